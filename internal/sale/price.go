@@ -1,0 +1,58 @@
+package sale
+
+import (
+	"errors"
+	"math/big"
+	"strings"
+)
+
+// Price is an amount of money as the decimal text in which it was given, such as "1980" or "19.80": at most 14 digits before the point and
+// 4 behind it, never negative. The text is kept, so that a price leaves as it came; Equal compares values.
+type Price string
+
+// ErrBadPrice is returned for text that is no price.
+var ErrBadPrice = errors.New(`must be a decimal such as "1980" or "19.80": at most 14 digits before the point and 4 behind it, no sign, no exponent`)
+
+// ParsePrice checks text and returns it as a Price.
+func ParsePrice(text string) (Price, error) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if !digits(whole, 14) || (len(whole) > 1 && whole[0] == '0') || (point && !digits(fraction, 4)) {
+		return "", ErrBadPrice
+	}
+	return Price(text), nil
+}
+
+// Equal reports whether two valid prices are the same amount: "19.8" equals "19.80". An invalid price equals nothing.
+func (p Price) Equal(q Price) bool {
+	a, okA := new(big.Rat).SetString(string(p))
+	b, okB := new(big.Rat).SetString(string(q))
+	return okA && okB && a.Cmp(b) == 0
+}
+
+func digits(s string, most int) bool {
+	if len(s) < 1 || len(s) > most {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// ErrBadCurrency is returned for text that has not the form of an ISO 4217 code.
+var ErrBadCurrency = errors.New(`must be three capital letters, such as "JPY" (ISO 4217)`)
+
+// CheckCurrency returns ErrBadCurrency unless code is three capital letters.
+func CheckCurrency(code string) error {
+	if len(code) != 3 {
+		return ErrBadCurrency
+	}
+	for i := range 3 {
+		if code[i] < 'A' || code[i] > 'Z' {
+			return ErrBadCurrency
+		}
+	}
+	return nil
+}
