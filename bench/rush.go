@@ -68,7 +68,7 @@ func (r Rush) withDefaults() Rush {
 		r.Settle = 60 * time.Second
 	}
 	if r.Seed == 0 {
-		r.Seed = uint64(time.Now().UnixNano()) //nolint:gosec // G115: a seed
+		r.Seed = uint64(time.Now().UnixNano())
 	}
 	return r
 }
@@ -164,7 +164,7 @@ func hostPort(target *url.URL) string {
 	return target.Host + ":80"
 }
 
-func (c *crowd) user(i int) string { return strconv.FormatUint(c.name+uint64(i), 10) } //nolint:gosec // G115: i is not negative
+func (c *crowd) user(i int) string { return strconv.FormatUint(c.name+uint64(i), 10) }
 
 func (c *crowd) run(ctx context.Context, r Rush, report *Report) {
 	var bar *progressbar.ProgressBar

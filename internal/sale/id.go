@@ -54,7 +54,7 @@ func NewOrderID(item int64) OrderID {
 	_, _ = rand.Read(id[:]) // never returns an error; it crashes the program instead
 	// 48 bits of the item id in front of the version, 5 more behind it.
 	var head [8]byte
-	binary.BigEndian.PutUint64(head[:], uint64(item)<<11) //nolint:gosec // G115: item is between 1 and 2^53-1
+	binary.BigEndian.PutUint64(head[:], uint64(item)<<11)
 	copy(id[:6], head[:6])
 	id[6] = 0x80 | head[6]>>4
 	id[7] = head[6]<<4&0x80 | id[7]&0x7f
@@ -69,7 +69,7 @@ func (id OrderID) Item() (item int64, ok bool) {
 		return 0, false
 	}
 	n := uint64(binary.BigEndian.Uint16(id[:2]))<<37 | uint64(binary.BigEndian.Uint32(id[2:6]))<<5 | uint64(id[6]&0x0f)<<1 | uint64(id[7]>>7)
-	return int64(n), n >= 1 //nolint:gosec // G115: 53 bits
+	return int64(n), n >= 1
 }
 
 // IsZero reports whether id is the zero value, which no reservation has.

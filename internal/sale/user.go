@@ -32,7 +32,7 @@ func Home[T ~string | ~[]byte](user T, shards int) int {
 	if n, ok := parseDecimal(user); ok {
 		return int(n % int64(shards))
 	}
-	return int(HashUser(user) % uint64(shards)) //nolint:gosec // G115: smaller than shards
+	return int(HashUser(user) % uint64(shards))
 }
 
 // HashUser is the 64-bit FNV-1a hash of a user id (http://www.isthe.com/chongo/tech/comp/fnv/). It does not allocate.
