@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"flashgate/internal/broker"
+	"flashgate/internal/config"
+	"flashgate/internal/devstack"
+	"flashgate/internal/ledger"
+	"flashgate/internal/sale"
+	"flashgate/internal/token"
+	"flashgate/shard"
+)
+
+// devCommand is everything in one process, on servers of its own unless the environment names others.
+type devCommand struct {
+	Data string `name:"data" type:"path" placeholder:"DIR" help:"Directory that keeps the state between runs; without it nothing is kept"`
+	devServers
+	config.Public
+	config.Admin
+	config.Auth
+	config.Limits
+	config.Proxies
+	config.Timeouts
+	config.Shutdown
+	config.KafkaGroup
+	config.Later
+}
+
+// devServers are the servers that dev uses in place of private ones.
+type devServers struct {
+	DatabaseURL  config.Secret `name:"database-url" env:"FLASHGATE_DATABASE_URL" none:"a private server" type:"postgres" group:"Servers" help:"PostgreSQL to use"`
+	RedisURL     config.Secret `name:"redis-url" env:"FLASHGATE_REDIS_URL" none:"in this process" type:"redis" group:"Servers" help:"Redis to use"`
+	KafkaBrokers []string      `name:"kafka-brokers" env:"FLASHGATE_KAFKA_BROKERS" none:"in this process" type:"brokers" group:"Servers" help:"Kafka to use"`
+}
+
+// The demo sale.
+const (
+	demoSale     int64 = 1
+	demoItem     int64 = 1001
+	demoQuantity int64 = 100
+	demoShards         = 4
+)
+
+// Run implements the command.
+func (c *devCommand) Run(ctx context.Context, std *console) error {
+	logger := newLogger(std)
+	for _, warning := range c.Later.Warnings() {
+		logger.Warn(warning)
+	}
+	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+		set, public, err := c.open(ctx, l, o, logger)
+		if err != nil {
+			return err
+		}
+		if err := loadDemo(ctx, set.ledger, set.loader); err != nil {
+			return err
+		}
+		logger.Info("listening", "public", public, "admin", o.address())
+		return c.greet(std.out, set, public, o.address())
+	})
+}
+
+// open starts the servers and every role on them, and returns where the public edge listens.
+func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *slog.Logger) (*devSet, string, error) {
+	set, err := startServers(ctx, l, logger, c.Data, c.devServers)
+	if err != nil {
+		return nil, "", err
+	}
+	kafka := broker.Config{Brokers: set.brokers, ClientID: "flashgate-dev", Group: c.Group, Logger: logger}
+	if err := prepare(ctx, set.database, kafka); err != nil {
+		return nil, "", err
+	}
+	p, err := openParts(ctx, partsConfig{
+		role: "dev", database: set.database, redis: set.redis, inProcessRedis: set.inProcessRedis, kafka: kafka,
+		deadlines: c.Deadlines, outboxLimit: c.OutboxLimit,
+	}, logger, o.registry, o.ready)
+	if err != nil {
+		return nil, "", err
+	}
+	l.onStop("the connections", p.close)
+	k, err := startWriter(l, p, kafka, c.Deadlines)
+	if err != nil {
+		return nil, "", err
+	}
+	set.ledger, set.stock, set.loader = p.ledger, p.stock, adminLoader{k.Loader()}
+	public, api, err := startEdge(ctx, l, p, edgeConfig{
+		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
+	}, set.loader)
+	if err != nil {
+		return nil, "", err
+	}
+	o.setAdmin(api)
+	return set, public, nil
+}
+
+// prepare brings an empty or older database up to date and makes the topics.
+func prepare(ctx context.Context, database string, kafka broker.Config) error {
+	if err := ledger.Migrate(ctx, database); err != nil {
+		return err
+	}
+	_, err := broker.EnsureTopics(ctx, kafka)
+	return err
+}
+
+// devSet is where the servers are.
+type devSet struct {
+	database, redis string
+	brokers         []string
+	inProcessRedis  bool
+	kept            string // the directory that outlives this run; empty: nothing does
+
+	ledger *ledger.DB
+	stock  *shard.Stock
+	loader adminLoader
+}
+
+// startServers starts the servers that others does not name. Their data lies in dir, or in a directory that is removed at the end.
+func startServers(ctx context.Context, l *life, logger *slog.Logger, dir string, others devServers) (*devSet, error) {
+	set := &devSet{database: others.DatabaseURL.Reveal(), redis: others.RedisURL.Reveal(), brokers: others.KafkaBrokers, kept: dir}
+	if set.database == "" {
+		if err := set.startPostgres(ctx, l, logger, dir); err != nil {
+			return nil, err
+		}
+	}
+	if set.redis == "" {
+		server, err := devstack.StartMiniRedis()
+		if err != nil {
+			return nil, err
+		}
+		l.onStop("Redis", func(context.Context) error { server.Stop(); return nil })
+		set.redis, set.inProcessRedis = server.URL(), true
+	}
+	if len(set.brokers) == 0 {
+		cfg := devstack.KfakeConfig{Logger: logger}
+		if dir != "" {
+			cfg.Dir = filepath.Join(dir, "kafka")
+		}
+		server, err := devstack.StartKfake(cfg)
+		if err != nil {
+			return nil, err
+		}
+		l.onStop("Kafka", func(context.Context) error { return server.Stop() })
+		set.brokers = server.Brokers()
+	}
+	return set, nil
+}
+
+func (set *devSet) startPostgres(ctx context.Context, l *life, logger *slog.Logger, dir string) error {
+	cfg := devstack.PostgresConfig{Download: true, Logger: logger}
+	if dir != "" {
+		// Kept data is somebody's: a commit must survive a crash of the machine.
+		cfg.Dir, cfg.Fsync = filepath.Join(dir, "postgres"), true
+	}
+	server, err := devstack.StartPostgres(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	l.onStop("PostgreSQL", func(context.Context) error { return server.Stop() })
+	if err := server.EnsureDatabase(ctx, "flashgate"); err != nil {
+		return err
+	}
+	set.database = server.DSN("flashgate")
+	return nil
+}
+
+// loadDemo creates the demo sale where there is no sale with its id, and waits for the stock of its item: loaded for the first time, or anew
+// from the database after a restart.
+func loadDemo(ctx context.Context, db *ledger.DB, loader adminLoader) error {
+	now := time.Now().UTC().Truncate(time.Second)
+	created, err := db.CreateSale(ctx, sale.Sale{
+		ID: demoSale, Name: "Demo", StartsAt: now, EndsAt: now.AddDate(10, 0, 0), PurchaseLimit: sale.PerItem, PaymentWindow: 10 * time.Minute, TimeZone: "UTC",
+		Items: []sale.Item{{
+			ID: demoItem, ProductID: 5001, SKU: "DEMO-1", Quantity: demoQuantity, Price: "1980", Currency: "JPY", Shards: demoShards, MaxPerUser: 1, Model: sale.Counter,
+		}},
+	})
+	var exists *ledger.ExistsError
+	switch {
+	case errors.As(err, &exists):
+		return nil // the keeper loads what is there
+	case err != nil:
+		return fmt.Errorf("create the demo sale: %w", err)
+	}
+	return loader.Load(ctx, created.Items[0])
+}
+
+// greet tells a newcomer what to do next.
+func (c *devCommand) greet(w io.Writer, set *devSet, public, operators string) error {
+	signer, err := token.NewSigner(token.SignerConfig{Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience})
+	if err != nil {
+		return err
+	}
+	const user = "42"
+	bearer, err := signer.Sign(user, 24*time.Hour, time.Now())
+	if err != nil {
+		return err
+	}
+	edge, desk := "http://"+reachable(public), "http://"+reachable(operators)
+	program := os.Args[0]
+	var b strings.Builder
+	fmt.Fprintf(&b, `
+flashgate is open: sale %d, item %d, %d units.
+
+  Buy a unit, as user %s:
+    curl -i -X POST '%s/api/flash-sales/items/%d/purchase' -H 'Idempotency-Key: my-first-order' \
+      -H 'Authorization: Bearer %s'
+
+  Look at the order:
+    curl '%s/api/flash-sales/orders?itemId=%d' \
+      -H 'Authorization: Bearer %s'
+
+  A token for somebody else:
+    FLASHGATE_JWT_SECRET='%s' %s token --user 43
+
+  Look at the stock, and put a crowd in front of it:
+    FLASHGATE_ADMIN_URL='%s' FLASHGATE_ADMIN_TOKEN='%s' %s item show %d
+    %s bench rush --url '%s' --admin-url '%s' --admin-token '%s' --jwt-secret '%s' \
+      --database-url '%s' --redis-url '%s'
+
+  Shoppers      %s
+  Operators     %s   (/readyz, /metrics, /admin; token %s)
+  PostgreSQL    %s
+  Redis         %s
+  Kafka         %s
+  Kept in       %s
+
+Ctrl-C ends it.
+`, demoSale, demoItem, demoQuantity, user, edge, demoItem, bearer, edge, demoItem, bearer, c.JWTSecret.Reveal(), program, desk, c.AdminToken.Reveal(), program, demoItem,
+		program, edge, desk, c.AdminToken.Reveal(), c.JWTSecret.Reveal(), set.database, set.redis,
+		edge, desk, c.AdminToken.Reveal(), set.database, set.redis, strings.Join(set.brokers, ","), keptIn(set.kept))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func keptIn(dir string) string {
+	if dir == "" {
+		return "nothing: all of it is gone at the end (--data DIR keeps it)"
+	}
+	return dir
+}
+
+// reachable turns the address of a listener into one that a client on this machine can use.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"flashgate/internal/admin"
+	"flashgate/internal/config"
+	"flashgate/internal/keeper"
+)
+
+// gatewayCommand is the role at the edge: it sells. Any number of processes may run side by side.
+type gatewayCommand struct {
+	config.Public
+	config.Admin
+	config.Auth
+	config.Limits
+	config.Proxies
+	config.Timeouts
+	config.Shutdown
+	config.Redis
+	config.Kafka
+	config.KafkaGroup
+	config.Database
+	config.Later
+}
+
+// Run implements the command.
+func (c *gatewayCommand) Run(ctx context.Context, std *console) error {
+	logger := newLogger(std)
+	for _, warning := range c.Later.Warnings() {
+		logger.Warn(warning)
+	}
+	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "gateway", logger)
+		p, err := openParts(ctx, partsConfig{
+			role: "gateway", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines, outboxLimit: c.OutboxLimit,
+		}, logger, o.registry, o.ready)
+		if err != nil {
+			return err
+		}
+		l.onStop("the connections", p.close)
+		loader, err := keeper.NewLoader(keeperConfig(p, c.Deadlines, kafka.Group))
+		if err != nil {
+			return err
+		}
+		public, err := c.startEdge(ctx, l, p, o, adminLoader{loader})
+		if err != nil {
+			return err
+		}
+		logger.Info("listening", "public", public, "admin", o.address())
+		return nil
+	})
+}
+
+// startEdge starts the edge with the settings of the command.
+func (c *gatewayCommand) startEdge(ctx context.Context, l *life, p *parts, o *operators, loader admin.Loader) (public string, err error) {
+	public, api, err := startEdge(ctx, l, p, edgeConfig{
+		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
+	}, loader)
+	if err == nil {
+		o.setAdmin(api)
+	}
+	return public, err
+}
+
+// keeperConfig is what keepers and loaders of a process share.
+func keeperConfig(p *parts, deadlines config.Deadlines, group string) keeper.Config {
+	return keeper.Config{
+		Stock: p.stock, Ledger: p.ledger, Publisher: p.producer, Offsets: p.admin, Group: group,
+		RecordDeadline: deadlines.RecordDeadline, GiveUp: deadlines.GiveUp, Logger: p.logger, Registerer: p.registry,
+	}
+}
+
+// newLogger writes what happens, for people and for collectors of logs.
+func newLogger(std *console) *slog.Logger {
+	return slog.New(slog.NewTextHandler(std.err, nil))
+}
+
+// serve runs a role: the admin listener first, so that it can be seen what a start waits for, then what start starts, until ctx ends or
+// something fails; then all of it is stopped.
+func serve(ctx context.Context, logger *slog.Logger, shutdown config.Shutdown, listener config.Admin, start func(context.Context, *life, *operators) error) error {
+	l := newLife(logger)
+	o, err := listenForOperators(l, logger, listener)
+	if err == nil {
+		err = start(ctx, l, o)
+	}
+	if err == nil {
+		err = l.wait(ctx)
+		logger.Info("stopping")
+	} else if ctx.Err() != nil {
+		err = nil // stopped while it was starting
+	}
+	if o != nil {
+		o.ready.Drain()
+	}
+	if stopped := l.end(shutdown.ShutdownTimeout); err == nil {
+		err = stopped
+	}
+	return err
+}

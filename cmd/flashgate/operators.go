@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"flashgate/internal/config"
+	"flashgate/internal/ops"
+)
+
+// operators is what a process shows on its admin listener.
+type operators struct {
+	registry *prometheus.Registry
+	ready    *ops.Readiness
+	server   *ops.Server
+	admin    atomic.Pointer[http.Handler] // nil until the role has an admin API
+}
+
+// listenForOperators opens the admin listener.
+func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin) (*operators, error) {
+	o := &operators{registry: ops.NewRegistry(), ready: ops.NewReadiness(ops.ReadinessConfig{Logger: logger})}
+	var err error
+	o.server, err = ops.Listen(ops.Config{
+		Addr: cfg.AdminListen, Token: cfg.AdminToken.Reveal(), Readiness: o.ready, Gatherer: o.registry, Admin: http.HandlerFunc(o.serveAdmin), Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on FLASHGATE_ADMIN_LISTEN: %w", err)
+	}
+	l.onStop("the admin listener", o.server.Shutdown)
+	go func() {
+		<-o.server.Done()
+		if err := o.server.Err(); err != nil {
+			l.fail(fmt.Errorf("serve the admin listener: %w", err))
+		}
+	}()
+	return o, nil
+}
+
+func (o *operators) address() string { return o.server.Addr() }
+
+// setAdmin puts the admin API into service.
+func (o *operators) setAdmin(api http.Handler) { o.admin.Store(&api) }
+
+// serveAdmin answers for the admin API: not found on roles that have none.
+func (o *operators) serveAdmin(w http.ResponseWriter, r *http.Request) {
+	if api := o.admin.Load(); api != nil {
+		(*api).ServeHTTP(w, r)
+		return
+	}
+	ops.WriteError(w, http.StatusNotFound, ops.CodeNotFound, "there is no admin API here")
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/rueidis"
+
+	"flashgate/internal/broker"
+	"flashgate/internal/config"
+	"flashgate/internal/ledger"
+	"flashgate/internal/ops"
+	"flashgate/shard"
+)
+
+// partsConfig is what is needed to reach the servers.
+type partsConfig struct {
+	role           string // for the servers' own lists of clients
+	database       string
+	redis          string
+	inProcessRedis bool
+	kafka          broker.Config
+	deadlines      config.Deadlines
+	outboxLimit    int64
+}
+
+// kafkaConfig turns the settings into a broker.Config.
+func kafkaConfig(k config.Kafka, group config.KafkaGroup, role string, logger *slog.Logger) broker.Config {
+	mechanism := k.SASLMechanism
+	if mechanism == "off" {
+		mechanism = ""
+	}
+	return broker.Config{
+		Brokers: k.Brokers, ClientID: "flashgate-" + role, TLS: k.TLS, SASLMechanism: mechanism, SASLUser: k.SASLUser,
+		SASLPassword: k.SASLPassword.Reveal(), Group: group.Group, Logger: logger,
+	}
+}
+
+// parts are the connections of a process, and what sits directly on them. Its roles share them.
+type parts struct {
+	logger   *slog.Logger
+	registry *prometheus.Registry
+	ready    *ops.Readiness
+	ledger   *ledger.DB
+	redis    rueidis.Client
+	stock    *shard.Stock
+	producer *broker.Producer
+	admin    *broker.Admin
+}
+
+// retryEvery is the wait between two attempts to reach a server at the start.
+const retryEvery = 500 * time.Millisecond
+
+// openParts connects to the servers, and waits for those that are away: a process that is started before its servers is ready when they are. A
+// schema that is older than this binary is an error at once. The readiness says meanwhile what is waited for.
+func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, registry *prometheus.Registry, ready *ops.Readiness) (_ *parts, err error) {
+	p := &parts{logger: logger, registry: registry, ready: ready}
+	defer func() {
+		if err != nil {
+			_ = p.close(ctx)
+		}
+	}()
+	if p.ledger, err = ledger.Open(ctx, ledger.Config{URL: cfg.database, ApplicationName: "flashgate-" + cfg.role, Logger: logger}); err != nil {
+		return nil, err
+	}
+	ready.Add("postgresql", p.ledger.Ping)
+	ready.Add("schema", p.ledger.CheckSchema)
+	if err = p.awaitSchema(ctx); err != nil {
+		return nil, err
+	}
+	if p.admin, err = broker.NewAdmin(cfg.kafka); err != nil {
+		return nil, err
+	}
+	ready.Add("kafka", p.topicsReady)
+	if p.producer, err = broker.NewProducer(broker.ProducerConfig{Config: cfg.kafka, Registerer: registry}); err != nil {
+		return nil, err
+	}
+	if err = p.connectRedis(ctx, cfg); err != nil {
+		return nil, err
+	}
+	ready.Add("redis", p.stock.Ping)
+	return p, nil
+}
+
+func (p *parts) awaitSchema(ctx context.Context) error {
+	for {
+		err := p.ledger.CheckSchema(ctx)
+		var older *ledger.SchemaError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &older):
+			return fmt.Errorf("%w: run `flashgate migrate` first", err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		p.logger.Warn("waiting for PostgreSQL", "error", err)
+		if !pause(ctx, retryEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+// connectRedis waits until Redis can be reached: its client library cannot be made without.
+func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
+	for {
+		p.redis, err = shard.Connect(shard.ConnectConfig{URL: cfg.redis, InProcess: cfg.inProcessRedis, ClientName: "flashgate-" + cfg.role})
+		if err == nil {
+			break
+		}
+		p.logger.Warn("waiting for Redis", "error", err)
+		if !pause(ctx, retryEvery) {
+			return ctx.Err()
+		}
+	}
+	p.stock, err = shard.New(shard.Config{
+		Client: p.redis, Publisher: p.producer, Logger: p.logger, Registerer: p.registry, RecordDeadline: cfg.deadlines.RecordDeadline,
+		CallTimeout: min(time.Second, cfg.deadlines.RecordDeadline), OutboxLimit: cfg.outboxLimit,
+	})
+	return err
+}
+
+func (p *parts) topicsReady(ctx context.Context) error {
+	missing, err := p.admin.TopicsReady(ctx)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("topics are missing or without a leader: %v", missing)
+	}
+	return err
+}
+
+// close ends the connections in the order in which they depend on each other: first no event may be under way any more, then what carries
+// events, then the rest. ctx bounds it. It may be called on parts that were opened halfway.
+func (p *parts) close(ctx context.Context) error {
+	var errs []error
+	if p.stock != nil {
+		errs = append(errs, p.stock.Close(ctx))
+	}
+	if p.producer != nil {
+		errs = append(errs, p.producer.Close(ctx))
+	}
+	if p.admin != nil {
+		p.admin.Close()
+	}
+	if p.redis != nil {
+		p.redis.Close()
+	}
+	if p.ledger != nil {
+		p.ledger.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// pause waits, and reports whether ctx is still alive afterwards.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"flashgate/internal/admin"
+)
+
+// saleCommands are the commands about sales.
+type saleCommands struct {
+	Create saleCreateCommand `cmd:"" help:"Create a sale from a JSON file."`
+	Show   saleShowCommand   `cmd:"" help:"Show a sale with its items."`
+	List   saleListCommand   `cmd:"" help:"List sales in the order of their ids."`
+}
+
+// saleCreateCommand creates a sale and loads its stock.
+type saleCreateCommand struct {
+	File string `name:"file" short:"f" required:"" placeholder:"FILE" help:"JSON of the sale; - for the standard input"`
+	adminCall
+}
+
+// Run implements the command.
+func (c *saleCreateCommand) Run(ctx context.Context, std *console) error {
+	data, err := readInput(std, c.File)
+	if err != nil {
+		return err
+	}
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.CreatedView], error) {
+		answer, err := client.CreateSale(ctx, data)
+		if err == nil && answer.Value.Pending {
+			_, _ = fmt.Fprintln(std.err, "flashgate: "+shown(answer.Value.Message))
+		}
+		return answer, err
+	}, func(w io.Writer, v admin.CreatedView) { saleTable(w, v.SaleView) })
+}
+
+// saleShowCommand shows a sale.
+type saleShowCommand struct {
+	ID id `arg:"" help:"Sale"`
+	adminCall
+}
+
+// Run implements the command.
+func (c *saleShowCommand) Run(ctx context.Context, std *console) error {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.SaleView], error) {
+		return client.Sale(ctx, int64(c.ID))
+	}, saleTable)
+}
+
+func saleTable(w io.Writer, v admin.SaleView) {
+	row(w, "sale", v.ID)
+	row(w, "name", shown(v.Name))
+	row(w, "starts", instant(v.StartsAt))
+	row(w, "ends", instant(v.EndsAt))
+	row(w, "paused", yesNo(v.Paused))
+	row(w, "purchase limit", shown(v.PurchaseLimit))
+	row(w, "payment window", shown(v.PaymentWindow))
+	row(w, "time zone", shown(v.TimeZone))
+	row(w)
+	row(w, "ITEM", "SKU", "QUANTITY", "SOLD", "PRICE", "SHARDS", "PER USER", "MODEL", "PAUSED", "RETIRED")
+	for _, it := range v.Items {
+		row(w, it.ID, shown(it.SKU), it.Quantity, it.Sold, shown(it.Price+" "+it.Currency), it.Shards, it.MaxPerUser, shown(it.StockModel), yesNo(it.Paused), yesNo(it.Retired))
+	}
+}
+
+// saleListCommand lists sales.
+type saleListCommand struct {
+	Limit  int    `name:"limit" default:"20" min:"1" max:"100" type:"count" help:"Sales on one page"`
+	Cursor string `name:"cursor" placeholder:"CURSOR" help:"Where the page before ended"`
+	adminCall
+}
+
+// Run implements the command.
+func (c *saleListCommand) Run(ctx context.Context, std *console) error {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.SalesView], error) {
+		return client.Sales(ctx, c.Limit, c.Cursor)
+	}, func(w io.Writer, v admin.SalesView) {
+		row(w, "SALE", "NAME", "STARTS", "ENDS", "PAUSED", "ITEMS")
+		for _, s := range v.Sales {
+			row(w, s.ID, shown(s.Name), instant(s.StartsAt), instant(s.EndsAt), yesNo(s.Paused), len(s.Items))
+		}
+		if v.NextCursor != nil {
+			row(w, "more with --cursor "+shown(*v.NextCursor))
+		}
+	})
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,20 @@
+// Package gateway is the HTTP edge of a sale: it decides in a fixed order whether a request may buy, asks for the units, and remembers per item
+// that nothing is left, so that the crowd that comes too late costs next to nothing.
+//
+// # Reading guide
+//
+//   - ports.go: what the package needs from others, as small interfaces.
+//   - gateway.go, listener.go: building, serving, stopping; the limit on connections.
+//   - handler.go, route.go: from the bytes of a request line to one of eight routes. purchase.go has the order of the checks.
+//   - reserve.go: asking for units and waiting for the broker, within the request timeout whatever hangs.
+//   - flag.go, winners.go: the sold-out flag and the set of those who may not be told "sold out"; watch.go keeps both true.
+//   - look.go: what happens to a request that may come from a winner.
+//   - catalogue.go: the items, re-read every second.
+//   - item.go, orders.go, cancel.go, health.go: the other routes.
+//   - answer.go, answers.go, json.go: every answer, most of them built once.
+//
+// # What may be kept
+//
+// fasthttp reuses the memory of a request. Everything that outlives a handler, or is seen by another goroutine, is copied first (request.go);
+// nothing else in this package holds on to bytes of a request.
+package gateway

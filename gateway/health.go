@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Check says why this gateway should get no requests, or nil: it is draining, or its catalogue is missing or old. Whether its neighbours are there is
+// not its to say. It does not block.
+func (g *Gateway) Check(context.Context) error {
+	if g.draining.Load() {
+		return errors.New("the gateway is draining")
+	}
+	age, ok := g.catalogueAge()
+	switch {
+	case !ok:
+		return errors.New("the catalogue has not been read yet")
+	case age > g.cfg.CatalogueStale:
+		return fmt.Errorf("the catalogue is %v old", age.Round(time.Second))
+	}
+	return nil
+}
+
+// ready is the answer of the public probe.
+func (g *Gateway) ready(ctx context.Context) bool { return g.Check(ctx) == nil && g.ports.Ready() }
+
+// SoldOut reports whether this gateway answers "sold out" for an item without asking anybody.
+func (g *Gateway) SoldOut(item int64) bool {
+	e := g.entryOf(item)
+	if e == nil {
+		return false
+	}
+	_, soldOut := e.run.flag.soldOut(g.cfg.Now())
+	return soldOut
+}
+
+// flagged counts the flags that are set.
+func (g *Gateway) flagged() int {
+	n := 0
+	for _, e := range g.entries() {
+		if e.run.flag.isSet() {
+			n++
+		}
+	}
+	return n
+}

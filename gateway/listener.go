@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxFarewells bounds the goroutines that see refused connections off, farewell how long each of them may take.
+	maxFarewells = 64
+	farewell     = 500 * time.Millisecond
+
+	// The pause after a failure to accept starts small and doubles, as in net/http.
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+)
+
+// listener hands out at most limit connections at a time and refuses the others in the words of the API. fasthttp's own refusal is plain text, and
+// its accept loop ends for good when the process runs out of file descriptors, which is when a gateway is needed most.
+type listener struct {
+	net.Listener
+	limit    int64
+	open     *atomic.Int64 // connections handed out and not yet closed; shared with the server, which counts down
+	refused  func()
+	log      *slog.Logger
+	ctx      context.Context // ends when the gateway stops, and every pause and farewell with it
+	refusal  []byte
+	farewell chan struct{}
+	leaving  sync.WaitGroup
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	pause := time.Duration(0)
+	for {
+		conn, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			if l.open.Add(1) <= l.limit {
+				return conn, nil
+			}
+			l.open.Add(-1)
+			l.refused()
+			l.refuse(conn)
+			pause = 0
+		case true:
+			return nil, err
+		default:
+			pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
+			l.log.Warn("accept connection: will try again", "error", err, "pause", pause)
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-l.ctx.Done():
+				timer.Stop()
+				return nil, net.ErrClosed
+			}
+		}
+	}
+}
+
+// passing reports whether accepting may work again by itself: too many open files, no memory for a socket, a client who has gone already.
+func passing(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse answers a connection that there is no room for. Closing a socket with unread bytes resets it, and the client may lose the answer with it;
+// so a bounded number of them is read to the end first, for a short time.
+func (l *listener) refuse(conn net.Conn) {
+	select {
+	case l.farewell <- struct{}{}:
+	default:
+		_ = conn.Close()
+		return
+	}
+	l.leaving.Go(func() {
+		defer func() { <-l.farewell }()
+		defer func() { _ = conn.Close() }()
+		stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() })
+		defer stop()
+		if conn.SetDeadline(time.Now().Add(farewell)) != nil {
+			return
+		}
+		if _, err := conn.Write(l.refusal); err != nil {
+			return
+		}
+		if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	})
+}
+
+// refusalBytes is a whole HTTP answer that closes the connection.
+func refusalBytes(a *answer) []byte {
+	out := []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nRetry-After: ")
+	out = append(out, a.retryAfter...)
+	out = append(out, "\r\nContent-Length: "...)
+	out = strconv.AppendInt(out, int64(len(a.body)), 10)
+	out = append(out, "\r\n\r\n"...)
+	return append(out, a.body...)
+}

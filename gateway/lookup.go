@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"flashgate/internal/sale"
+)
+
+// The reads and writes of single orders, each within its context whatever hangs.
+
+type found[T any] struct {
+	value T
+	ok    bool
+	err   error
+}
+
+// find runs a look-up within ctx.
+func find[T any](ctx context.Context, g *Gateway, call func() (T, bool, error)) (T, bool, error) {
+	f, answered := within(ctx, g, func() found[T] {
+		value, ok, err := call()
+		return found[T]{value, ok && err == nil, err}
+	})
+	if !answered {
+		return f.value, false, errNoAnswer
+	}
+	return f.value, f.ok, f.err
+}
+
+// mark reads a user's mark, under the layout of today: a gateway that has not heard of a change would look into the wrong shard.
+func (g *Gateway) mark(ctx context.Context, e *entry, user string) (sale.Mark, bool, error) {
+	read := func(e *entry) (sale.Mark, bool, error) {
+		return find(ctx, g, func() (sale.Mark, bool, error) { return g.ports.Marks.Mark(ctx, &e.item, user) })
+	}
+	m, ok, err := read(e)
+	if !errors.Is(err, ErrWrongLayout) {
+		return m, ok, err
+	}
+	if err := g.Refresh(ctx); err != nil {
+		return sale.Mark{}, false, err
+	}
+	if e = g.entryOf(e.item.ID); e == nil {
+		return sale.Mark{}, false, nil
+	}
+	return read(e)
+}
+
+func (g *Gateway) row(ctx context.Context, id sale.OrderID) (sale.Order, bool, error) {
+	return find(ctx, g, func() (sale.Order, bool, error) { return g.ports.Orders.Order(ctx, id) })
+}
+
+func (g *Gateway) liveOrder(ctx context.Context, item int64, user string) (sale.Order, bool, error) {
+	return find(ctx, g, func() (sale.Order, bool, error) { return g.ports.Orders.LiveOrder(ctx, item, user) })
+}
+
+// cancelled is the result of a wish to cancel.
+type cancelled struct {
+	order sale.Order
+	how   Cancellation
+}
+
+func (g *Gateway) cancel(ctx context.Context, id sale.OrderID, user string) (cancelled, error) {
+	c, _, err := find(ctx, g, func() (cancelled, bool, error) {
+		o, how, err := g.ports.Orders.Cancel(ctx, id, user)
+		return cancelled{o, how}, true, err
+	})
+	if err != nil {
+		return cancelled{}, fmt.Errorf("cancel order %v: %w", id, err)
+	}
+	return c, nil
+}
+
+func (g *Gateway) cancelUnwritten(ctx context.Context, event sale.Event) (cancelled, error) {
+	c, _, err := find(ctx, g, func() (cancelled, bool, error) {
+		o, how, err := g.ports.Orders.CancelUnwritten(ctx, event)
+		return cancelled{o, how}, true, err
+	})
+	if err != nil {
+		return cancelled{}, fmt.Errorf("cancel order %v before it is written: %w", event.OrderID, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"flashgate/internal/sale"
+)
+
+// purchase answers POST …/items/{id}/purchase. The order of the checks is part of the API: what costs least and refuses most comes first.
+func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []byte) kind {
+	e, bad := g.item(idText)
+	if bad != nil {
+		return g.answer(ctx, bad)
+	}
+	switch e.item.StatusAt(began) {
+	case sale.Upcoming:
+		return g.answer(ctx, &e.notStarted)
+	case sale.Paused:
+		return g.answer(ctx, &answerPaused)
+	case sale.Ended:
+		if raw, ok := g.mayHaveWon(ctx, e.endedWinners()); ok {
+			return g.look(ctx, began, e, raw, &answerEnded)
+		}
+		return g.answer(ctx, &answerEnded)
+	}
+	if winners, soldOut := e.run.flag.soldOut(began); soldOut {
+		if raw, ok := g.mayHaveWon(ctx, winners); ok {
+			return g.look(ctx, began, e, raw, &answerSoldOut)
+		}
+		return g.answer(ctx, &answerSoldOut)
+	}
+
+	if ok, after := g.ports.Limits.PurchaseAddr(g.client(ctx)); !ok {
+		a := tooOften(after)
+		return g.answer(ctx, &a)
+	}
+	user, ok := g.user(ctx)
+	if !ok {
+		return g.answer(ctx, &answerNoToken)
+	}
+	if ok, after := g.ports.Limits.PurchaseUser(user); !ok {
+		a := tooOften(after)
+		return g.answer(ctx, &a)
+	}
+	w, wrong, ok := parseWish(ctx, e.item.MaxPerUser)
+	if !ok {
+		return g.answer(ctx, &wrong)
+	}
+	limited, cancel := g.limited(began)
+	defer cancel()
+	a := g.buy(limited, order{item: e.item.ID, user: user, wish: w, trace: traceparent(ctx), began: began})
+	return g.answer(ctx, &a)
+}
+
+// item finds the item that a path names.
+func (g *Gateway) item(idText []byte) (*entry, *answer) {
+	id, err := sale.ParseID(idText)
+	if err != nil {
+		return nil, &answerBadItemID
+	}
+	return g.known(id)
+}
+
+// known finds an item. A catalogue that was never read knows nothing, not even that an item does not exist.
+func (g *Gateway) known(id int64) (*entry, *answer) {
+	items := g.catalogue.items.Load()
+	if items == nil {
+		return nil, &answerNoCatalogue
+	}
+	if e := items.byID[id]; e != nil {
+		return e, nil
+	}
+	return nil, &answerNoItem
+}
+
+// limited is the context of a request: everything that it asks for together may take the request timeout, less half the margin that is left for the
+// answer itself.
+func (g *Gateway) limited(began time.Time) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(g.base, began.Add(g.cfg.RequestTimeout-g.margin()/2).Sub(g.cfg.Now()))
+}
+
+// margin is how long before the request timeout a reservation must have ended.
+func (g *Gateway) margin() time.Duration { return min(answerMargin, g.cfg.RequestTimeout/10) }
+
+// user returns who is asking, by a token that was verified.
+func (g *Gateway) user(ctx *fasthttp.RequestCtx) (string, bool) {
+	raw, ok := bearer(ctx)
+	if !ok {
+		return "", false
+	}
+	claims, err := g.ports.Tokens.Verify(raw)
+	return claims.Subject, err == nil
+}

@@ -1,0 +1,434 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"flashgate/internal/sale"
+)
+
+// served is a gateway on a port of its own.
+type served struct {
+	*Gateway
+	addr string
+	done chan error // the result of Serve
+}
+
+func (w *world) serve(tb testing.TB, change ...func(*Config)) *served {
+	tb.Helper()
+	g := w.start(tb, change...)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(tb, err)
+	s := &served{Gateway: g, addr: ln.Addr().String(), done: make(chan error, 1)}
+	go func() { s.done <- g.Serve(ln) }()
+	return s
+}
+
+// conn is a raw connection.
+type conn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (s *served) dial(tb testing.TB) *conn {
+	tb.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	must(tb, err)
+	tb.Cleanup(func() { _ = c.Close() })
+	must(tb, c.SetDeadline(time.Now().Add(30*time.Second)))
+	return &conn{c, bufio.NewReader(c)}
+}
+
+func (c *conn) send(tb testing.TB, raw string) {
+	tb.Helper()
+	_, err := io.WriteString(c, raw)
+	must(tb, err)
+}
+
+// answer reads one answer to a request of the given method.
+func (c *conn) answer(tb testing.TB, method string) (*http.Response, string) {
+	tb.Helper()
+	r, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		tb.Fatalf("read answer: %v", err)
+	}
+	body, err := io.ReadAll(r.Body)
+	must(tb, err)
+	_ = r.Body.Close()
+	return r, string(body)
+}
+
+// closed fails the test unless the other side closes now.
+func (c *conn) closed(tb testing.TB) {
+	tb.Helper()
+	rest, err := io.ReadAll(c.r)
+	if len(rest) > 0 || (err != nil && !errors.Is(err, syscall.ECONNRESET)) {
+		tb.Errorf("got %q %v, want a closed connection", rest, err)
+	}
+}
+
+// Inputs whose end or meaning a proxy in front could see elsewhere. They are pinned against changes of fasthttp.
+func TestAmbiguousFraming(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve(t)
+	line := "POST /api/flash-sales/items/1001/purchase HTTP/1.1\r\n"
+	auth := "Authorization: Bearer " + w.token(t, "1") + "\r\n"
+	for name, raw := range map[string]string{
+		"two Transfer-Encoding":                line + "Host: h\r\n" + auth + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"two Transfer-Encoding, one identity":  line + "Host: h\r\n" + auth + "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"unknown Transfer-Encoding":            line + "Host: h\r\n" + auth + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+		"two Content-Length":                   line + "Host: h\r\n" + auth + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+		"two equal Content-Length":             line + "Host: h\r\n" + auth + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+		"list in Content-Length":               line + "Host: h\r\n" + auth + "Content-Length: 2, 2\r\n\r\n{}",
+		"signed Content-Length":                line + "Host: h\r\n" + auth + "Content-Length: +1\r\n\r\n1",
+		"negative Content-Length":              line + "Host: h\r\n" + auth + "Content-Length: -1\r\n\r\n1",
+		"hexadecimal Content-Length":           line + "Host: h\r\n" + auth + "Content-Length: 0x1\r\n\r\n1",
+		"empty Content-Length":                 line + "Host: h\r\n" + auth + "Content-Length:\r\n\r\n",
+		"space before colon":                   line + "Host: h\r\n" + auth + "Content-Length : 2\r\n\r\n{}",
+		"space before colon of the encoding":   line + "Host: h\r\n" + auth + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+		"two Host":                             line + "Host: h\r\nHost: h\r\n" + auth + "\r\n",
+		"no Host":                              line + auth + "\r\n",
+		"NUL in a value":                       line + "Host: h\r\n" + auth + "X: a\x00b\r\n\r\n",
+		"NUL in a name":                        line + "Host: h\r\n" + auth + "X\x00: a\r\n\r\n",
+		"bare CR in a value":                   line + "Host: h\r\n" + auth + "X: a\rb\r\n\r\n",
+		"space in the target":                  "POST /api/flash-sales/items/1001 /purchase HTTP/1.1\r\nHost: h\r\n\r\n",
+		"control character in the target":      "POST /api/flash-sales/items/1001\x01/purchase HTTP/1.1\r\nHost: h\r\n\r\n",
+		"bad chunk size":                       line + "Host: h\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\nx\r\n\r\n",
+		"chunk without its end":                line + "Host: h\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}X\r\n0\r\n\r\n",
+		"chunked in HTTP/1.0":                  strings.Replace(line, "1.1", "1.0", 1) + "Host: h\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"no version":                           "GET /livez\r\nHost: h\r\n\r\n",
+		"not HTTP":                             "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+		"Authorization in a trailer":           line + "Host: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + auth + "\r\n",
+		"Content-Length in a trailer":          line + "Host: h\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 5\r\n\r\n",
+		"Transfer-Encoding value with a comma": line + "Host: h\r\n" + auth + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := s.dial(t)
+			c.send(t, raw+"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+			r, body := c.answer(t, "POST")
+			if r.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"BAD_REQUEST","message":`) || !r.Close {
+				t.Errorf("%d %s, close %v", r.StatusCode, body, r.Close)
+			}
+			c.closed(t) // what follows is not served
+		})
+	}
+	if n := w.askedCount(); n != 0 {
+		t.Errorf("%d reservations", n)
+	}
+}
+
+// A length and chunks: whoever believes the length sees one request, whoever believes the chunks sees two. The second is not served.
+func TestHiddenRequest(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve(t)
+	hidden := "GET /api/flash-sales/items/1001 HTTP/1.1\r\nHost: h\r\n\r\n"
+	for _, framing := range []string{"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: %d\r\n"} {
+		before := w.askedCount()
+		c := s.dial(t)
+		c.send(t, "POST /api/flash-sales/items/1001/purchase HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+w.token(t, "1")+"\r\n"+
+			fmt.Sprintf(framing, 5+len(hidden))+"\r\n0\r\n\r\n"+hidden)
+		r, body := c.answer(t, "POST")
+		if strings.Contains(body, "serverTime") || !r.Close {
+			t.Errorf("%d %s, close %v", r.StatusCode, body, r.Close)
+		}
+		c.closed(t)
+		if n := w.askedCount() - before; n > 1 {
+			t.Errorf("%d reservations", n)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve(t, func(c *Config) {
+		c.MaxHeader, c.MaxBody, c.ReadTimeout = 1024, 64, 200*time.Millisecond
+	})
+	line := "POST /api/flash-sales/items/1001/purchase HTTP/1.1\r\nHost: h\r\n"
+	for name, c := range map[string]struct {
+		raw    string
+		status int
+		code   string
+	}{
+		"header":            {line + "X: " + strings.Repeat("x", 1100) + "\r\n\r\n", 431, "HEADER_TOO_LARGE"},
+		"request line":      {"GET /" + strings.Repeat("x", 1100) + " HTTP/1.1\r\nHost: h\r\n\r\n", 431, "HEADER_TOO_LARGE"},
+		"body":              {line + "Content-Length: 65\r\n\r\n" + strings.Repeat("x", 65), 413, "BODY_TOO_LARGE"},
+		"announced body":    {line + "Content-Length: 65\r\nExpect: 100-continue\r\n\r\n", 413, "BODY_TOO_LARGE"},
+		"chunked body":      {line + "Transfer-Encoding: chunked\r\n\r\n41\r\n" + strings.Repeat("x", 65) + "\r\n0\r\n\r\n", 413, "BODY_TOO_LARGE"},
+		"huge length":       {line + "Content-Length: 99999999999999999999\r\n\r\n", 400, "BAD_REQUEST"},
+		"multipart":         {line + "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 9\r\n\r\n--b--\r\nxx", 401, "UNAUTHORIZED"},
+		"slow header":       {line, 408, "REQUEST_TIMEOUT"},
+		"slow body":         {line + "Content-Length: 10\r\n\r\nabc", 408, "REQUEST_TIMEOUT"},
+		"slow chunks":       {line + "Transfer-Encoding: chunked\r\n\r\n5\r\nab", 408, "REQUEST_TIMEOUT"},
+		"nothing":           {"", 408, "REQUEST_TIMEOUT"},
+		"biggest good body": {line + "Content-Length: 64\r\n\r\n" + strings.Repeat(" ", 64), 401, "UNAUTHORIZED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := s.dial(t)
+			conn.send(t, c.raw)
+			r, body := conn.answer(t, "POST")
+			if r.StatusCode == 100 {
+				r, body = conn.answer(t, "POST")
+			}
+			if r.StatusCode != c.status || !strings.HasPrefix(body, `{"error":"`+c.code+`","message":`) || r.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%d %s %s", r.StatusCode, body, r.Header.Get("Content-Type"))
+			}
+			if r.Header.Get("Server") != "" {
+				t.Errorf("Server %q", r.Header.Get("Server"))
+			}
+			if c.status != 401 {
+				conn.closed(t)
+			}
+		})
+	}
+}
+
+// One connection, everything a client may do with it.
+func TestConnection(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve(t)
+	c := s.dial(t)
+	raw := w.token(t, "1")
+	post := purchaseOf(raw).raw()
+	c.send(t, post+post+"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n") // pipelined
+	for range 2 {
+		if r, body := c.answer(t, "POST"); r.StatusCode != 202 || r.Header.Get("Server") != "" || r.Header.Get("Date") == "" {
+			t.Fatalf("%d %s %v", r.StatusCode, body, r.Header)
+		}
+	}
+	if r, body := c.answer(t, "GET"); r.StatusCode != 200 || body != `{"status":"ok"}` {
+		t.Fatalf("%d %s", r.StatusCode, body)
+	}
+	c.send(t, "HEAD /api/flash-sales/items/1001 HTTP/1.1\r\nHost: h\r\n\r\n"+"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n")
+	if r, body := c.answer(t, "HEAD"); r.StatusCode != 200 || body != "" || r.ContentLength <= 0 {
+		t.Fatalf("HEAD: %d %q, length %d", r.StatusCode, body, r.ContentLength)
+	}
+	if r, body := c.answer(t, "HEAD"); r.StatusCode != 404 || body != "" {
+		t.Fatalf("HEAD: %d %q", r.StatusCode, body)
+	}
+	c.send(t, "OPTIONS /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+	if r, body := c.answer(t, "OPTIONS"); r.StatusCode != 204 || body != "" || r.Header.Get("Content-Type") != "" {
+		t.Fatalf("OPTIONS: %d %q %v", r.StatusCode, body, r.Header)
+	}
+	c.send(t, "POST http://shop.example/api/flash-sales/items/1001/purchase HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+raw+
+		"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"qua\r\nA\r\nntity\": 2}\r\n0\r\n\r\n")
+	if r, body := c.answer(t, "POST"); r.StatusCode != 202 {
+		t.Fatalf("%d %s", r.StatusCode, body)
+	}
+	if asked := w.asked(); asked[len(asked)-1].Quantity != 2 {
+		t.Errorf("asked %+v", asked[len(asked)-1])
+	}
+	c.send(t, "GET /livez HTTP/1.0\r\n\r\n")
+	if r, _ := c.answer(t, "GET"); r.StatusCode != 200 {
+		t.Errorf("HTTP/1.0: %d", r.StatusCode)
+	}
+	c.closed(t)
+}
+
+// The header lines come to the resolver whole and in order, with the address of the peer.
+func TestClientAddress(t *testing.T) {
+	w := newWorld(t)
+	p := w.ports()
+	clients := &recordingClients{}
+	p.Clients = clients
+	g, err := New(Config{}, p)
+	must(t, err)
+	must(t, g.Start(t.Context()))
+	defer func() { must(t, g.Shutdown(context.Background())) }()
+	do(t, g, purchaseOf(w.token(t, "1"), "X-Forwarded-For: 203.0.113.7", "x-forwarded-for: 198.51.100.1, 192.0.2.9")).want(t, 202, "")
+	if got := fmt.Sprint(clients.seen...); got != "192.0.2.1 [203.0.113.7 198.51.100.1, 192.0.2.9]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve(t, func(c *Config) { c.MaxConns = 2 })
+	live := func(c *conn) int {
+		c.send(t, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+		r, _ := c.answer(t, "GET")
+		return r.StatusCode
+	}
+	first, second := s.dial(t), s.dial(t)
+	if live(first) != 200 || live(second) != 200 {
+		t.Fatal("refused too early")
+	}
+	for range maxFarewells + 10 {
+		third := s.dial(t)
+		r, err := http.ReadResponse(third.r, nil)
+		if err != nil {
+			continue // beyond the farewells the connection is just closed
+		}
+		body, err := io.ReadAll(r.Body)
+		must(t, err)
+		if r.StatusCode != 503 || !strings.HasPrefix(string(body), `{"error":"OVERLOADED"`) || r.Header.Get("Retry-After") != "1" || !r.Close {
+			t.Fatalf("%d %s %v", r.StatusCode, body, r.Header)
+		}
+		must(t, third.Close())
+	}
+	if live(first) != 200 {
+		t.Error("an open connection was harmed")
+	}
+	must(t, second.Close())
+	eventually(t, "there is room again", func() bool {
+		c := s.dial(t)
+		defer func() { _ = c.Close() }()
+		if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			return false
+		}
+		r, err := http.ReadResponse(c.r, nil)
+		return err == nil && r.StatusCode == 200
+	})
+	eventually(t, "every connection is counted down", func() bool { return s.conns.Load() <= 1 })
+}
+
+// A process that runs out of file descriptors, and a client who has gone, do not end the accepting.
+func TestAcceptGoesOn(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	real, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	flaky := &flakyListener{Listener: real, errs: []error{
+		&net.OpError{Op: "accept", Err: syscall.EMFILE}, &net.OpError{Op: "accept", Err: syscall.ENFILE}, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED},
+	}}
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(flaky) }()
+	r, err := http.Get("http://" + real.Addr().String() + "/livez")
+	must(t, err)
+	_ = r.Body.Close()
+	if r.StatusCode != 200 {
+		t.Errorf("%d", r.StatusCode)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	must(t, g.Shutdown(t.Context()))
+	must(t, <-done)
+}
+
+func TestServeFails(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	broken := &flakyListener{Listener: ln, errs: []error{errDown}}
+	if err := g.Serve(broken); !errors.Is(err, errDown) {
+		t.Errorf("Serve: %v", err)
+	}
+	must(t, ln.Close())
+}
+
+type flakyListener struct {
+	net.Listener
+	mu   sync.Mutex
+	errs []error
+}
+
+func (l *flakyListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		l.mu.Unlock()
+		return nil, err
+	}
+	l.mu.Unlock()
+	return l.Listener.Accept()
+}
+
+// Shutdown: the request in flight is answered and its connection closed, nobody new comes in, idle connections are closed, readiness turns false.
+func TestDrain(t *testing.T) {
+	w := newWorld(t)
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	w.reserve = func(_ context.Context, _ *sale.Item, q sale.Request) sale.Result {
+		close(entered)
+		<-goOn
+		return sale.Result{Outcome: sale.Reserved, OrderID: q.OrderID, Acked: closedChannel()}
+	}
+	s := w.serve(t)
+	idle := s.dial(t)
+	idle.send(t, "GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
+	if r, _ := idle.answer(t, "GET"); r.StatusCode != 200 {
+		t.Fatalf("readyz: %d", r.StatusCode)
+	}
+	busy := s.dial(t)
+	busy.send(t, purchaseOf(w.token(t, "1")).raw())
+	<-entered
+	stopped := make(chan error, 2)
+	for range 2 {
+		go func() { stopped <- s.Shutdown(context.Background()) }()
+	}
+	idle.closed(t)
+	eventually(t, "nobody listens", func() bool {
+		c, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("ready while draining")
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("Shutdown did not wait: %v", err)
+	default:
+	}
+	close(goOn)
+	if r, body := busy.answer(t, "POST"); r.StatusCode != 202 || !r.Close {
+		t.Errorf("%d %s, close %v", r.StatusCode, body, r.Close)
+	}
+	busy.closed(t)
+	for range 2 {
+		must(t, <-stopped)
+	}
+	must(t, <-s.done)
+	must(t, s.Shutdown(context.Background()))
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, s.Serve(ln)) // after the end: returns, and closes what it was given
+	if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		t.Error("somebody listens after Shutdown")
+	}
+}
+
+// The time for draining is up while a request hangs: Shutdown says so, and the request is told to give up.
+func TestDrainInVain(t *testing.T) {
+	w := newWorld(t)
+	entered := make(chan struct{})
+	w.reserve = func(ctx context.Context, _ *sale.Item, _ sale.Request) sale.Result {
+		close(entered)
+		<-ctx.Done()
+		return sale.Result{Outcome: sale.Unknown, Err: ctx.Err()}
+	}
+	cfg := Config{RequestTimeout: time.Hour}
+	g, err := New(cfg, w.ports())
+	must(t, err)
+	must(t, g.Start(t.Context()))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s := &served{Gateway: g, addr: ln.Addr().String(), done: make(chan error, 1)}
+	go func() { s.done <- g.Serve(ln) }()
+	busy := s.dial(t)
+	busy.send(t, purchaseOf(w.token(t, "1")).raw())
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := g.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if r, body := busy.answer(t, "POST"); r.StatusCode != 503 || !strings.Contains(body, "OUTCOME_UNKNOWN") {
+		t.Errorf("%d %s", r.StatusCode, body)
+	}
+	must(t, <-s.done)
+	must(t, busy.Close())
+	eventually(t, "the connection ends", func() bool { return g.conns.Load() == 0 })
+}

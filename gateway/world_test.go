@@ -1,0 +1,489 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"flashgate/internal/sale"
+	"flashgate/internal/token"
+)
+
+// world is everything around a gateway, held in memory behind the ports: what is tested here is the gateway alone. Every part can be replaced by a
+// function; the zero world sells without end.
+type world struct {
+	signer *token.Signer
+	tokens *token.Verifier
+
+	mu         sync.Mutex
+	items      []sale.Item
+	reads      int
+	requests   []sale.Request
+	marks      map[string]sale.Mark
+	rows       map[sale.OrderID]sale.Order
+	buyers     []string
+	limited    map[string]time.Duration // "addr", "user", "read" → how long until the next token
+	notices    []Notice
+	unready    bool
+	cancelled  []string
+	hear       func(Notice)
+	nudge      func()
+	subscribed chan struct{}
+
+	limit           func()
+	catalogue       func(ctx context.Context) ([]sale.Item, error)
+	reserve         func(ctx context.Context, item *sale.Item, r sale.Request) sale.Result
+	prove           func(ctx context.Context, item *sale.Item) (Proof, error)
+	reprove         func(ctx context.Context, item *sale.Item, last Proof) (Reproof, error)
+	fetch           func(ctx context.Context, yield func(string)) error
+	mark            func(ctx context.Context, item *sale.Item, user string) (sale.Mark, bool, error)
+	row             func(ctx context.Context, id sale.OrderID) (sale.Order, bool, error)
+	live            func(ctx context.Context, item int64, user string) (sale.Order, bool, error)
+	cancel          func(ctx context.Context, id sale.OrderID, user string) (sale.Order, Cancellation, error)
+	cancelUnwritten func(ctx context.Context, event sale.Event) (sale.Order, Cancellation, error)
+}
+
+var secret = []byte("0123456789abcdef0123456789abcdef")
+
+const theItem = 1001
+
+// ports returns the world as a gateway sees it.
+func (w *world) ports() Ports {
+	return Ports{
+		Seller: w, Zero: w, Marks: w, Orders: w, Source: w, Notices: w, Limits: w, Clients: w, Tokens: w.tokens,
+		Ready: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unready },
+	}
+}
+
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	keys, err := token.NewKeys(token.KeyConfig{Secret: secret})
+	must(tb, err)
+	verifier, err := token.NewVerifier(token.Config{Keys: keys, Leeway: token.DefaultLeeway})
+	must(tb, err)
+	signer, err := token.NewSigner(token.SignerConfig{Secret: secret})
+	must(tb, err)
+	now := time.Now()
+	return &world{
+		signer: signer, tokens: verifier,
+		items:      []sale.Item{onSale(theItem, now)},
+		marks:      map[string]sale.Mark{},
+		rows:       map[sale.OrderID]sale.Order{},
+		limited:    map[string]time.Duration{},
+		subscribed: make(chan struct{}),
+	}
+}
+
+// onSale is an item that is on sale for an hour around now.
+func onSale(id int64, now time.Time) sale.Item {
+	return sale.Item{
+		ID: id, SaleID: 1, Quantity: 100, Price: "1980", Currency: "JPY", Shards: 4, MaxPerUser: 5, Model: sale.Counter, Epoch: 7,
+		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), PurchaseLimit: sale.PerItem,
+	}
+}
+
+// change changes what the world knows.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// set changes an item, for the next reading of the catalogue.
+func (w *world) set(f func(*sale.Item)) { w.change(func() { f(&w.items[0]) }) }
+
+func (w *world) Reserve(ctx context.Context, item *sale.Item, r sale.Request) sale.Result {
+	w.mu.Lock()
+	w.requests = append(w.requests, r)
+	f := w.reserve
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, item, r)
+	}
+	return sale.Result{Outcome: sale.Reserved, OrderID: r.OrderID, Shard: sale.Home(r.UserID, item.Shards), Epoch: item.Epoch, Acked: closedChannel()}
+}
+
+func closedChannel() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// asked returns the requests to reserve so far.
+func (w *world) asked() []sale.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]sale.Request(nil), w.requests...)
+}
+
+// askedCount returns how many there were.
+func (w *world) askedCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.requests)
+}
+
+// proof is a Proof.
+type proof struct {
+	empty bool
+	at    time.Time
+}
+
+func (p proof) Empty() bool   { return p.empty }
+func (p proof) At() time.Time { return p.at }
+
+func (w *world) Prove(ctx context.Context, item *sale.Item) (Proof, error) {
+	w.mu.Lock()
+	f := w.prove
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, item)
+	}
+	return proof{empty: true, at: time.Now()}, nil
+}
+
+func (w *world) Reprove(ctx context.Context, item *sale.Item, last Proof) (Reproof, error) {
+	w.mu.Lock()
+	f := w.reprove
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, item, last)
+	}
+	return Reproof{Same: true, Next: proof{empty: true, at: time.Now()}}, nil
+}
+
+func (w *world) Buyers(ctx context.Context, _ *sale.Item, yield func(string)) error {
+	w.mu.Lock()
+	f, buyers := w.fetch, append([]string(nil), w.buyers...)
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, yield)
+	}
+	for _, b := range buyers {
+		yield(b)
+	}
+	return nil
+}
+
+func (w *world) Mark(ctx context.Context, item *sale.Item, user string) (sale.Mark, bool, error) {
+	w.mu.Lock()
+	f := w.mark
+	m, ok := w.marks[user]
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, item, user)
+	}
+	return m, ok, nil
+}
+
+func (w *world) Order(ctx context.Context, id sale.OrderID) (sale.Order, bool, error) {
+	w.mu.Lock()
+	f := w.row
+	o, ok := w.rows[id]
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, id)
+	}
+	return o, ok, nil
+}
+
+func (w *world) LiveOrder(ctx context.Context, item int64, user string) (sale.Order, bool, error) {
+	w.mu.Lock()
+	f := w.live
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, item, user)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.rows {
+		if o.ItemID == item && o.UserID == user && o.Status.Live() {
+			return o, true, nil
+		}
+	}
+	return sale.Order{}, false, nil
+}
+
+func (w *world) Cancel(ctx context.Context, id sale.OrderID, user string) (sale.Order, Cancellation, error) {
+	w.mu.Lock()
+	f := w.cancel
+	w.cancelled = append(w.cancelled, "row")
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, id, user)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, ok := w.rows[id]
+	switch {
+	case !ok || o.UserID != user:
+		return sale.Order{}, CancelMissing, nil
+	case o.Status == sale.Pending || o.Status == sale.Cancelled:
+		o.Status = sale.Cancelled
+		w.rows[id] = o
+		return o, Cancelled, nil
+	}
+	return o, NotCancellable, nil
+}
+
+func (w *world) CancelUnwritten(ctx context.Context, event sale.Event) (sale.Order, Cancellation, error) {
+	w.mu.Lock()
+	f := w.cancelUnwritten
+	w.cancelled = append(w.cancelled, "unwritten")
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, event)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.rows[event.OrderID]; ok {
+		return sale.Order{}, CancelMissing, nil
+	}
+	o := sale.Order{
+		ID: event.OrderID, ItemID: event.ItemID, UserID: event.UserID, Quantity: event.Quantity, Price: event.Price, Currency: event.Currency,
+		Status: sale.Cancelled, ReservedAt: event.ReservedAt, ExpiresAt: event.ReservedAt.Add(10 * time.Minute), Epoch: event.Epoch, Shard: event.Shard,
+		KeyHash: event.KeyHash,
+	}
+	w.rows[o.ID] = o
+	return o, Cancelled, nil
+}
+
+func (w *world) Catalogue(ctx context.Context) ([]sale.Item, error) {
+	w.mu.Lock()
+	f, items := w.catalogue, append([]sale.Item(nil), w.items...)
+	w.reads++
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx)
+	}
+	return items, nil
+}
+
+func (w *world) Watch(ctx context.Context, changed func()) error {
+	w.change(func() { w.nudge = changed })
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (w *world) Announce(_ context.Context, n Notice) error {
+	w.change(func() { w.notices = append(w.notices, n) })
+	return nil
+}
+
+func (w *world) Subscribe(ctx context.Context, heard func(Notice)) error {
+	w.change(func() {
+		w.hear = heard
+		select {
+		case <-w.subscribed:
+		default:
+			close(w.subscribed)
+		}
+	})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// say delivers a notice to the gateway.
+func (w *world) say(n Notice) {
+	<-w.subscribed
+	w.mu.Lock()
+	hear := w.hear
+	w.mu.Unlock()
+	hear(n)
+}
+
+// announced returns the notices so far.
+func (w *world) announced() []Notice {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Notice(nil), w.notices...)
+}
+
+func (w *world) allow(what string) (bool, time.Duration) {
+	if w.limit != nil {
+		w.limit()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	after, limited := w.limited[what]
+	return !limited, after
+}
+
+func (w *world) PurchaseAddr(netip.Addr) (bool, time.Duration) { return w.allow("addr") }
+func (w *world) PurchaseUser(string) (bool, time.Duration)     { return w.allow("user") }
+func (w *world) ReadUser(string) (bool, time.Duration)         { return w.allow("read") }
+func (w *world) Header() string                                { return "X-Forwarded-For" }
+func (w *world) Resolve(peer netip.Addr, _ [][]byte) netip.Addr {
+	return peer
+}
+
+// token signs a token for a user.
+func (w *world) token(tb testing.TB, user string) string {
+	tb.Helper()
+	t, err := w.signer.Sign(user, time.Hour, time.Now())
+	must(tb, err)
+	return t
+}
+
+// forged is a token that names a user and does not verify.
+func (w *world) forged(tb testing.TB, user string) string {
+	tb.Helper()
+	signer, err := token.NewSigner(token.SignerConfig{Secret: []byte("another-secret-another-secret-00")})
+	must(tb, err)
+	t, err := signer.Sign(user, time.Hour, time.Now())
+	must(tb, err)
+	return t
+}
+
+// expired is a token that was good until a minute ago.
+func (w *world) expired(tb testing.TB, user string) string {
+	tb.Helper()
+	t, err := w.signer.Sign(user, time.Hour, time.Now().Add(-61*time.Minute))
+	must(tb, err)
+	return t
+}
+
+// start makes a gateway in this world and lets it run, without a listener. It is stopped at the end of the test.
+func (w *world) start(tb testing.TB, change ...func(*Config)) *Gateway {
+	tb.Helper()
+	cfg := Config{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(testWriter{tb}, nil))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	g, err := New(cfg, w.ports())
+	must(tb, err)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := g.Shutdown(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := g.Start(context.Background()); err != nil {
+		tb.Log(err)
+	}
+	return g
+}
+
+// testWriter shows the log of a gateway with its test.
+type testWriter struct{ tb testing.TB }
+
+func (t testWriter) Write(p []byte) (int, error) {
+	t.tb.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// ask is a request to the handler itself.
+type ask struct {
+	method, path, token, body string
+	headers                   []string // whole lines
+}
+
+func purchaseOf(token string, headers ...string) ask {
+	return ask{method: "POST", path: "/api/flash-sales/items/1001/purchase", token: token, headers: headers}
+}
+
+func (a ask) raw() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: shop.example\r\n", a.method, a.path)
+	if a.token != "" {
+		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", a.token)
+	}
+	for _, h := range a.headers {
+		b.WriteString(h + "\r\n")
+	}
+	if a.body != "" {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(a.body))
+	}
+	return b.String() + "\r\n" + a.body
+}
+
+// reply is an answer as a client sees it.
+type reply struct {
+	status int
+	body   string
+	header func(name string) string
+}
+
+// do runs the handler on a request as fasthttp would.
+func do(tb testing.TB, g *Gateway, a ask) reply {
+	tb.Helper()
+	return doRaw(tb, g, a.raw())
+}
+
+func doRaw(tb testing.TB, g *Gateway, raw string) reply {
+	tb.Helper()
+	var ctx fasthttp.RequestCtx
+	ctx.Init2(nil, nil, false)
+	ctx.SetRemoteAddr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234})
+	if err := ctx.Request.Read(bufio.NewReaderSize(strings.NewReader(raw), 16<<10)); err != nil {
+		tb.Fatalf("read request %q: %v", raw, err)
+	}
+	g.handle(&ctx)
+	return reply{
+		status: ctx.Response.StatusCode(), body: string(ctx.Response.Body()),
+		header: func(name string) string {
+			for key, value := range ctx.Response.Header.All() {
+				if strings.EqualFold(string(key), name) {
+					return string(value)
+				}
+			}
+			return ""
+		},
+	}
+}
+
+// want fails the test unless the answer has a status and an error code ("" for none).
+func (r reply) want(tb testing.TB, status int, code string) reply {
+	tb.Helper()
+	if r.status != status || (code != "" && !strings.HasPrefix(r.body, `{"error":"`+code+`","message":"`)) || (code == "" && strings.Contains(r.body, `"error"`)) {
+		tb.Fatalf("got %d %s, want %d %s", r.status, r.body, status, code)
+	}
+	return r
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// eventually waits until cond holds.
+func eventually(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for !cond() {
+		if !pause(ctx, 2*time.Millisecond) {
+			tb.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+var errDown = errors.New("down")
+
+// recordingClients remembers what it was asked.
+type recordingClients struct{ seen []any }
+
+func (*recordingClients) Header() string { return "X-Forwarded-For" }
+
+func (c *recordingClients) Resolve(peer netip.Addr, lines [][]byte) netip.Addr {
+	texts := []string{}
+	for _, l := range lines {
+		texts = append(texts, string(l))
+	}
+	c.seen = []any{peer, texts}
+	return peer
+}

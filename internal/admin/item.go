@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"flashgate/internal/ops"
+	"flashgate/internal/sale"
+)
+
+const (
+	// attempts is how often an item is read before a drift is believed.
+	attempts = 3
+	// betweenAttempts is the wait between two readings: a relay or a consumer in full swing needs less.
+	betweenAttempts = 50 * time.Millisecond
+)
+
+// showItem puts together what the database and Redis say about an item.
+func (a *API) showItem(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := query(r); err != nil {
+		return err
+	}
+	select {
+	case a.readings <- struct{}{}:
+		defer func() { <-a.readings }()
+	case <-r.Context().Done():
+		return &failure{http.StatusServiceUnavailable, ops.CodeUnavailable, "too many items are being read"}
+	}
+	view, ok, err := a.look(r.Context(), id)
+	if err != nil {
+		return fmt.Errorf("show item %d: %w", id, err)
+	}
+	if !ok {
+		return notFound(fmt.Sprintf("item %d does not exist", id))
+	}
+	ops.WriteJSON(w, http.StatusOK, view)
+	return nil
+}
+
+// look reads an item until its numbers agree, or some times over.
+//
+// Redis and the database cannot be read at one instant, and during a rush units move between two readings: an order is reserved after Redis
+// was read and stored before the database is, or a release is under way. Such a difference is another one, or none, in the next reading.
+// One that stays is a drift.
+func (a *API) look(ctx context.Context, id int64) (ItemView, bool, error) {
+	it, ok, err := a.cfg.Ledger.Item(ctx, id)
+	if err != nil || !ok {
+		return ItemView{}, false, err
+	}
+	for attempt := 1; ; attempt++ {
+		shards := a.readStock(ctx, it)
+		standing, ok, err := a.cfg.Ledger.Standing(ctx, id, orders(shards))
+		if err != nil || !ok {
+			return ItemView{}, false, err
+		}
+		view := viewItem(standing, shards)
+		moved := standing.Item.Shards != it.Shards || standing.Item.Epoch != it.Epoch // loaded anew since it was read
+		if attempt == attempts || !moved && (view.Drift == nil || *view.Drift == 0) || !wait(ctx, betweenAttempts) {
+			return view, true, nil
+		}
+		it = standing.Item
+	}
+}
+
+// readStock reads the shards of an item. Where Redis does not answer in time nothing is known of any.
+func (a *API) readStock(ctx context.Context, it sale.Item) []Shard {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.StockTimeout)
+	defer cancel()
+	shards, err := a.cfg.Stock.Read(ctx, it)
+	if err != nil || len(shards) != it.Shards {
+		a.cfg.Logger.Warn("stock not read", "item", it.ID, "error", err)
+		return make([]Shard, it.Shards)
+	}
+	return shards
+}
+
+func orders(shards []Shard) []sale.OrderID {
+	var ids []sale.OrderID
+	for _, s := range shards {
+		for _, h := range s.Holdings {
+			ids = append(ids, h.OrderID)
+		}
+	}
+	return ids
+}
+
+// viewItem computes the numbers of an item.
+//
+// Pending is what Redis has given away and the database does not count: the units of all marks without those whose order is live in the
+// database. That includes an order that is in Kafka and not consumed yet, one that was consumed and is still in the outbox (it counts once, in
+// sold), and the mark of an order that ended and whose release is still to be relayed; so neither a late acknowledgement nor a release under
+// way is a drift. It was read in the order Redis, then database: whatever arrived in between is in both, and counted once.
+func viewItem(standing Standing, shards []Shard) ItemView {
+	it := standing.Item
+	v := ItemView{
+		ID: it.ID, SaleID: it.SaleID, Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
+		Shards: make([]ShardView, 0, len(shards)),
+	}
+	var free, held, moving int64
+	known, loaded := true, true
+	for i, s := range shards {
+		shard := ShardView{Shard: i}
+		if s.Known {
+			buyers, pending := int64(len(s.Holdings)), s.Pending
+			shard.Stock, shard.Buyers, shard.Pending = s.Stock, &buyers, &pending
+		}
+		v.Shards = append(v.Shards, shard)
+		known = known && s.Known
+		if loaded = loaded && shard.Stock != nil; loaded {
+			free += *shard.Stock
+		}
+		for _, h := range s.Holdings {
+			held += h.Quantity
+		}
+		moving += s.Moving
+	}
+	if known {
+		pending := held - standing.Held
+		v.Pending, v.InTransfer = &pending, &moving
+	}
+	if loaded {
+		v.Available = &free
+	}
+	if known && loaded {
+		drift := it.Quantity - it.Sold - free - *v.Pending - moving
+		soldOut := free == 0 && moving == 0
+		v.Drift, v.SoldOut = &drift, &soldOut
+	}
+	return v
+}
+
+// wait reports whether the time has passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

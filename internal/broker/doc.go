@@ -1,0 +1,13 @@
+// Package broker is flashgate's side of Kafka: the topics, the form of the records, a producer that never blocks, and the questions that a load
+// asks about consumer groups. It knows what a record means, and nothing of who writes or reads it.
+//
+// # Reading guide
+//
+//	config.go     connection settings and the franz-go options that follow from them
+//	topics.go     the names of the topics
+//	record.go     sale.Event to record and back; PoisonError
+//	deadletter.go the form of a dead letter
+//	producer.go   Publish, Close   attempt.go  one try to produce a call's records   poisoned.go  a client beyond recovery is replaced
+//	admin.go      creating topics, readiness   drain.go  has a group read everything up to here?
+//	metrics.go    flashgate_broker_*
+package broker

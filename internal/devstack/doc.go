@@ -1,0 +1,26 @@
+// Package devstack starts the private servers that flashgate's own `dev` command and
+// its tests run against: PostgreSQL, Redis and Apache Kafka as child processes, and an
+// in-process Redis and Kafka for where a real one is not needed.
+//
+// Every server listens on 127.0.0.1, on a port that was free a moment ago, and keeps
+// its files in a directory of its own. A child process gets its own process group, so
+// that a Ctrl-C at the terminal reaches flashgate alone; a bare environment, so that
+// nothing of the user's settings changes how it behaves; and a parent-death signal, so
+// that nothing is left behind when flashgate is killed with -9 (Linux only).
+//
+// A started server is safe for concurrent use. The context of a Start function bounds
+// the start, never the life of the server. Stop may be called any number of times and
+// returns when the process is gone.
+//
+// # Reading guide
+//
+//	process.go       one child process: start, signal, reap
+//	server.go        a child that can be stopped and started again with the same command
+//	ports.go         free ports
+//	dir.go           the directory of a server: temporary or kept, locked
+//	user.go          who runs PostgreSQL when flashgate is root
+//	postgres*.go     PostgreSQL: binaries, data directory, databases
+//	redis.go         a real Redis          miniredis.go   the in-process one
+//	kafka.go         a real broker         kfake.go       the in-process one
+//	devtest/         the same for tests: shared servers, fresh databases
+package devstack

@@ -1,0 +1,48 @@
+// Package keeper keeps Redis and the database in step, and puts right what crashes and outages leave behind. It runs in every consumer process, as
+// a set of loops that know nothing of each other:
+//
+//	sweep      publishes the events that gateways left in their outboxes, and removes the entries
+//	give-up    part of the sweep: cancels reservations that could not be published for too long, whose units then return
+//	expire     ends orders whose payment window is over
+//	relay      carries corrections (release, void, increase) from the database to Redis
+//	transfers  finishes moves of units between shards that a crash cut in two
+//	watch      finds out that the stock of an item is lost, foreign or unreadable, and has the loader bring it from the database
+//
+// # Several keepers
+//
+// Any number of keepers may run at once, and any of them may die, stall, or wake up again at any point. What decides then is in the database and
+// the scripts: row locks and guarded statements, order ids, operation ids, epochs and tokens. Leases (see turn.go) only keep several keepers from
+// doing the same work, and a keeper that cannot get or ask for one works without.
+//
+// # Servers that fail
+//
+// No loop ends because a server fails, and none waits for one without a bound: every call has a timeout, every item at most one goroutine for
+// each loop (see crew.go), and the number of both is bounded. What an item needs is found out anew in every round, so nothing is remembered
+// that could be lost. A panic at one item is caught, logged and counted.
+//
+// # Reading guide
+//
+//	config.go      Config                       ports.go        what it needs from others
+//	keeper.go      New, Run, the sweep's round  catalogue.go    which items need looking after
+//	crew.go        bounded work on items        turn.go         leases between keepers
+//	pace.go        when an item is due again    guard.go        panics, and logging the same thing seldom
+//	sweep.go       one sweep of an item         giveup.go       give-up
+//	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
+//	watch.go       is a load due?               loader.go       claim, lease, take-over   loader_steps.go  the steps of a load
+//
+// # Metrics
+//
+//	flashgate_keeper_swept_reservations_total{result}    reservations found in an outbox: published, failed (left for later), given_up
+//	flashgate_keeper_outbox_reservations                 reservations that the last sweep of each item left; 0 where another keeper sweeps
+//	flashgate_keeper_outbox_oldest_seconds               age of the oldest of them
+//	flashgate_keeper_expired_orders_total                orders that nobody paid for in time
+//	flashgate_keeper_corrections_total{op,result}        attempts at a correction: done, absorbed (a load had counted it); postponed are
+//	                                                     not_loaded, wrong_layout, unreadable, failed
+//	flashgate_keeper_loads_total{reason,result}          loads: loaded, taken_over, failed; reasons: first, missing, unreadable, layout, epoch,
+//	                                                     abandoned, no_room and others that the ledger names
+//	flashgate_keeper_load_seconds                        from the claim until the stock is there
+//	flashgate_keeper_alarms_total{alarm,item}            unreadable_entry, unreadable_outbox, give_up_refused, unreadable_correction, load_failed,
+//	                                                     and stock_missing, stock_unreadable, stock_layout, stock_epoch: a load was due because of
+//	                                                     a shard, which the log names; items beyond the first 200 are "other"
+//	flashgate_keeper_panics_total{loop}                  faults of the program that were caught
+package keeper

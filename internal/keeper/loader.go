@@ -1,0 +1,253 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"flashgate/internal/sale"
+)
+
+// Outcome says how a load ended that met no error.
+type Outcome uint8
+
+// The outcomes of a load.
+const (
+	// Loaded: every shard has its stock and marks.
+	Loaded Outcome = iota + 1
+	// Busy: somebody else is loading the item. Nothing was done.
+	Busy
+	// TakenOver: somebody else claimed the load while this one was under way, and does it now.
+	TakenOver
+)
+
+// String returns the name used in metrics and logs.
+func (o Outcome) String() string {
+	switch o {
+	case Loaded:
+		return "loaded"
+	case Busy:
+		return "busy"
+	case TakenOver:
+		return "taken_over"
+	}
+	return "failed"
+}
+
+// Reasons of loads, as the label `reason` names them. The ledger has reasons of its own.
+const (
+	reasonFirst      = "first"      // the item is new
+	reasonMissing    = "missing"    // a stock key is gone: a lost or wiped server
+	reasonUnreadable = "unreadable" // what stands there is no stock
+	reasonLayout     = "layout"     // a shard has another number of shards than the item
+	reasonEpoch      = "epoch"      // a shard is not of the item's last load
+	reasonAbandoned  = "abandoned"  // a loader stopped half-way
+)
+
+// ErrNotLoadable is wrapped by the error of a load that can never succeed: there is no such item, it is retired, or it has no stock in Redis.
+var ErrNotLoadable = errors.New("it has no stock in Redis")
+
+var errTakenOver = errors.New("somebody else took the load over")
+
+// Loader brings the stock of an item from the database to Redis by the one procedure that there is for it: claim, fence, quiesce, drain, snapshot,
+// load. It is safe for concurrent use, in any number of processes, and any of them may die or stall anywhere: what then writes to Redis is decided
+// by the token alone.
+//
+//   - Every shard takes the stock only from the loader whose token it has, which is the newest that fenced it.
+//   - A snapshot is only taken by the newest claim. So a loader that wakes up behind a newer claim changes nothing any more: its fence is refused
+//     by shards that the newer one has fenced, its snapshot by the database, its load by the token.
+//   - A loader that wakes up before a newer claim has fenced finds everything as it left it, and may go on; the newer one then fences what it
+//     wrote, and waits for what was sold from it, like any load.
+//
+// The lease only keeps a second loader from beginning in vain.
+type Loader struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	sweeper *sweeper
+}
+
+// NewLoader makes a Loader. It connects to nothing by itself.
+func NewLoader(cfg Config) (*Loader, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configure the loader: %w", err)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("make the loader: %w", err)
+	}
+	return newLoader(cfg, m), nil
+}
+
+func newLoader(cfg Config, m *metrics) *Loader {
+	l := &Loader{cfg: cfg, log: cfg.Logger, metrics: m}
+	l.sweeper = newSweeper(&l.cfg, m)
+	return l
+}
+
+// First loads an item that was never loaded and returns when its stock is there, whoever brought it: a keeper that saw the new item may be
+// faster. It tries until ctx ends; the keepers go on then by themselves. An item that is loaded is left as it is.
+func (l *Loader) First(ctx context.Context, item int64) error {
+	var last error
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		there, err := l.isLoaded(ctx, item)
+		if there {
+			return nil
+		}
+		if err == nil {
+			var outcome Outcome
+			outcome, err = l.Load(ctx, item, reasonFirst)
+			if err == nil && outcome == Loaded {
+				return nil
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		if errors.Is(err, ErrNotLoadable) {
+			return err
+		}
+		if !sleep(ctx, wait) {
+			return fmt.Errorf("load item %d for the first time: %w", item, errors.Join(ctx.Err(), last))
+		}
+	}
+}
+
+// isLoaded reports whether every shard has the stock of the item's last load.
+func (l *Loader) isLoaded(ctx context.Context, item int64) (bool, error) {
+	it, err := l.item(ctx, item)
+	if err != nil || it.Epoch == 0 {
+		return false, err
+	}
+	readings, err := l.read(ctx, layoutOf(&it))
+	if err != nil {
+		return false, err
+	}
+	for _, r := range readings {
+		if !r.Loaded || r.Fault != nil || r.Epoch != it.Epoch {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Load loads an item. reason is for logs and metrics. It takes as long as the outboxes, the brokers and the order writers need, and RecordDeadline
+// at least, unless the item was never loaded. It begins only when every shard and the brokers answer, so that it does not stop a sale which it
+// cannot resume. After an error nothing is broken: the stock may be unknown, and a load is due.
+func (l *Loader) Load(ctx context.Context, item int64, reason string) (Outcome, error) {
+	began := l.cfg.Now()
+	outcome, err := l.load(ctx, item, reason)
+	if outcome == Busy {
+		return Busy, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("load item %d: %w", item, err)
+		l.metrics.loads.WithLabelValues(reason, "failed").Inc()
+		return 0, err
+	}
+	l.metrics.loads.WithLabelValues(reason, outcome.String()).Inc()
+	if outcome == Loaded {
+		l.metrics.loadSeconds.Observe(l.cfg.Now().Sub(began).Seconds())
+	}
+	return outcome, nil
+}
+
+func (l *Loader) load(ctx context.Context, item int64, reason string) (Outcome, error) {
+	it, err := l.item(ctx, item)
+	if err != nil {
+		return 0, err
+	}
+	if err := l.answering(ctx, &it); err != nil {
+		return 0, err
+	}
+	token, ok, err := l.claim(ctx, item)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return Busy, nil
+	}
+	log := l.log.With("item", item, "epoch", token, "reason", reason)
+	log.InfoContext(ctx, "keeper: load begins")
+	outcome, err := l.claimed(ctx, item, token)
+	if errors.Is(err, errTakenOver) {
+		outcome, err = TakenOver, nil
+	}
+	if err == nil {
+		log.InfoContext(ctx, "keeper: load ends", "result", outcome.String())
+	}
+	return outcome, err
+}
+
+// answering asks every shard, and the brokers where the load will need them.
+func (l *Loader) answering(ctx context.Context, it *sale.Item) error {
+	if _, err := l.read(ctx, layoutOf(it)); err != nil {
+		return err
+	}
+	if it.Epoch == 0 {
+		return nil
+	}
+	_, err := l.end(ctx)
+	return err
+}
+
+// claimed loads an item under a claim.
+func (l *Loader) claimed(ctx context.Context, item, token int64) (Outcome, error) {
+	ctx, letGo := l.hold(ctx, item, token)
+	defer letGo()
+	outcome, err := l.steps(ctx, item, token)
+	if err != nil && errors.Is(context.Cause(ctx), errTakenOver) {
+		return TakenOver, nil
+	}
+	return outcome, err
+}
+
+// hold renews the lease every second until letGo is called, which gives it back. The context ends when somebody else has claimed the load: the rest
+// of this one would be in vain. While the database does not answer it goes on, because only an answer says so.
+func (l *Loader) hold(ctx context.Context, item, token int64) (held context.Context, letGo func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(renewEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-tick.C:
+			}
+			if ok, err := l.renew(held, item, token); err == nil && !ok {
+				cancel(errTakenOver)
+				return
+			}
+		}
+	}()
+	return held, func() {
+		cancel(nil)
+		<-done
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.databaseTimeout())
+		defer stop()
+		if err := l.cfg.Ledger.EndLoad(ctx, item, token); err != nil {
+			l.log.WarnContext(ctx, "keeper: the lease of a load runs out by itself", "item", item, "epoch", token, "error", err)
+		}
+	}
+}
+
+// renewEvery is half of what the ledger grants.
+const renewEvery = time.Second
+
+// sleep waits, and returns false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,187 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flashgate/internal/broker"
+	"flashgate/internal/ledger"
+	"flashgate/internal/sale"
+	"flashgate/shard"
+)
+
+const (
+	// Between two looks at the outboxes or offsets, doubled from the first to the longest.
+	lookFirst   = 10 * time.Millisecond
+	lookLongest = 250 * time.Millisecond
+	// snapshotTimeout bounds the reading of all live orders of an item, writeTimeout the writing of its marks: a million take seconds.
+	snapshotTimeout = 30 * time.Second
+	writeTimeout    = 30 * time.Second
+)
+
+// steps does what a load consists of, under the claim of token.
+func (l *Loader) steps(ctx context.Context, item, token int64) (Outcome, error) {
+	// Read under the claim: no snapshot but this one can change the epoch from now on.
+	it, err := l.item(ctx, item)
+	if err != nil {
+		return 0, err
+	}
+	layout := layoutOf(&it)
+
+	ok, err := l.fence(ctx, item, layout.Shards, token)
+	if err != nil || !ok {
+		return TakenOver, err
+	}
+	fenced := time.Now()
+	if err := l.quiesce(ctx, layout, fenced, it.Epoch == 0); err != nil {
+		return 0, err
+	}
+	// Of a new item there is no event.
+	if it.Epoch != 0 {
+		if err := l.drain(ctx); err != nil {
+			return 0, err
+		}
+	}
+	snapshot, ok, err := l.snapshot(ctx, item, token)
+	if err != nil || !ok {
+		return TakenOver, err
+	}
+	ok, err = l.write(ctx, snapshot)
+	if err != nil || !ok {
+		return TakenOver, err
+	}
+	return Loaded, nil
+}
+
+// quiesce waits until nothing that was reserved before the fence can come to Kafka any more by the hands of a gateway or a sweep: all outboxes
+// are empty AND the record deadline has passed (rule R9). An outbox alone does not tell: where a server lost it, its reservations are on the wire
+// of gateways that live. The deadline alone does not: a gateway that died left its reservations in the outbox.
+//
+// An outbox that was found empty behind the fence stays empty, because nothing is reserved without a stock. So it need not be looked at again
+// after the deadline. What comes to Kafka even later, from a gateway that was stopped and wakes up, is of an older epoch than the snapshot,
+// and is refused by the order writer (rule R8).
+func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.Time, first bool) error {
+	for wait := lookFirst; ; wait = min(2*wait, lookLongest) {
+		found, err := l.sweeper.sweep(ctx, layout, true)
+		if err == nil && l.empty(found, fenced) {
+			break
+		}
+		if found.removed > 0 {
+			wait = lookFirst
+		}
+		if !sleep(ctx, wait) {
+			return fmt.Errorf("empty the outboxes: %w", errors.Join(context.Cause(ctx), err))
+		}
+	}
+	if first {
+		return nil // nobody can have reserved anything yet
+	}
+	if !sleep(ctx, time.Until(fenced.Add(l.cfg.RecordDeadline+l.cfg.Margin))) {
+		return fmt.Errorf("wait for the record deadline: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// empty reports whether nothing is left in the outboxes. An entry that nobody can read keeps the sale shut as long as an entry can stand at all, so
+// that a keeper of a newer version may come and read it; then it is lost, and its units are sold again.
+func (l *Loader) empty(found swept, fenced time.Time) bool {
+	return found.left == 0 && (found.unreadable == 0 || time.Since(fenced) >= l.cfg.GiveUp)
+}
+
+// drain waits until the order writers have stored everything that is in Kafka now.
+func (l *Loader) drain(ctx context.Context) error {
+	var ends broker.Ends
+	err := l.until(ctx, func() (ok bool, err error) {
+		ends, err = l.end(ctx)
+		return err == nil, err
+	})
+	if err == nil {
+		err = l.until(ctx, func() (bool, error) { return l.passed(ctx, ends) })
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the order writers: %w", err)
+	}
+	return nil
+}
+
+// until looks again and again. An error is a look that failed.
+func (l *Loader) until(ctx context.Context, look func() (bool, error)) error {
+	for wait := lookFirst; ; wait = min(2*wait, lookLongest) {
+		ok, err := look()
+		if ok {
+			return nil
+		}
+		if !sleep(ctx, wait) {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// The calls of a load, each under its own bound.
+
+func (l *Loader) item(ctx context.Context, id int64) (sale.Item, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
+	defer cancel()
+	it, ok, err := l.cfg.Ledger.Item(ctx, id)
+	switch {
+	case err != nil:
+		return sale.Item{}, err
+	case !ok:
+		return sale.Item{}, fmt.Errorf("item %d does not exist: %w", id, ErrNotLoadable)
+	case !it.RetiredAt.IsZero():
+		return sale.Item{}, fmt.Errorf("item %d is retired: %w", id, ErrNotLoadable)
+	case it.Model != sale.Counter:
+		return sale.Item{}, fmt.Errorf("item %d has the stock model %s: %w", id, it.Model, ErrNotLoadable)
+	}
+	return it, nil
+}
+
+func (l *Loader) read(ctx context.Context, layout shard.Layout) ([]shard.ShardReading, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Stock.Read(ctx, layout)
+}
+
+func (l *Loader) claim(ctx context.Context, item int64) (int64, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
+	defer cancel()
+	return l.cfg.Ledger.ClaimLoad(ctx, item)
+}
+
+func (l *Loader) renew(ctx context.Context, item, token int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
+	defer cancel()
+	return l.cfg.Ledger.RenewLoad(ctx, item, token)
+}
+
+func (l *Loader) fence(ctx context.Context, item int64, shards int, token int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Stock.Fence(ctx, item, shards, token)
+}
+
+func (l *Loader) end(ctx context.Context) (broker.Ends, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Offsets.End(ctx, broker.Orders)
+}
+
+func (l *Loader) passed(ctx context.Context, ends broker.Ends) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Offsets.Passed(ctx, l.cfg.Group, ends)
+}
+
+func (l *Loader) snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	defer cancel()
+	return l.cfg.Ledger.Snapshot(ctx, item, token)
+}
+
+func (l *Loader) write(ctx context.Context, s ledger.Snapshot) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return l.cfg.Stock.Load(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards}, shard.Image{Token: s.Token, Free: s.Free(), Marks: s.Marks})
+}

@@ -1,0 +1,9 @@
+package keeper
+
+import (
+	"testing"
+
+	"flashgate/internal/devstack/devtest"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }

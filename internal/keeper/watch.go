@@ -1,0 +1,166 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"flashgate/internal/ledger"
+	"flashgate/shard"
+)
+
+// watch finds out for which items a load is due, and has it done (rule R11). A load that is begun in vain costs a moment of the sale and nothing
+// else, so what it sees need not be of one instant; but it looks twice, because what it sees while somebody else loads is always odd.
+type watch struct {
+	k    *Keeper
+	pace *pace // of looking
+	fail *pace // of loads that failed
+
+	mu    sync.Mutex
+	asked map[int64]string // items whose load somebody has asked for, and why
+	wake  chan struct{}
+}
+
+func newWatch(k *Keeper) *watch {
+	return &watch{k: k, pace: newPace(), fail: newPace(), asked: make(map[int64]string), wake: make(chan struct{}, 1)}
+}
+
+// ask has an item loaded, whatever its shards look like.
+func (w *watch) ask(item int64, reason string) {
+	w.mu.Lock()
+	w.asked[item] = reason
+	w.mu.Unlock()
+	w.nudge()
+}
+
+// nudge has the watch look at once.
+func (w *watch) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watch) round(ctx context.Context) {
+	now := w.k.cfg.Now()
+	w.mu.Lock()
+	asked := w.asked
+	w.asked = make(map[int64]string)
+	w.mu.Unlock()
+	for item, reason := range asked {
+		w.load(ctx, item, reason)
+	}
+	if !w.k.watchTurn.mine(ctx, now) {
+		return
+	}
+	states, err := w.states(ctx)
+	if err != nil {
+		if ctx.Err() == nil && w.k.seldom.say("load states") {
+			w.k.log.WarnContext(ctx, "keeper: cannot watch over the stock", "error", err)
+		}
+		return
+	}
+	_, cares := w.k.catalogue.watched()
+	// Where units are sold now comes first.
+	slices.SortStableFunc(states, func(a, b ledger.LoadState) int { return int(cares[b.ItemID]) - int(cares[a.ItemID]) })
+	known := make(map[int64]bool, len(states))
+	for _, s := range states {
+		known[s.ItemID] = true
+		if !w.pace.due(s.ItemID, now) {
+			continue
+		}
+		if cares[s.ItemID] != full && s.Epoch != 0 {
+			w.pace.worked(s.ItemID, now, true, w.k.cfg.IdleEvery, 0, 0)
+		}
+		w.k.watchCrew.offer(ctx, s.ItemID, func() {
+			w.k.guard(ctx, "watch", func() { w.look(ctx, s) })
+		})
+	}
+	w.pace.keep(known)
+	w.fail.keep(known)
+}
+
+func (w *watch) states(ctx context.Context) ([]ledger.LoadState, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.k.cfg.databaseTimeout())
+	defer cancel()
+	return w.k.cfg.Ledger.LoadWatch(ctx)
+}
+
+// look asks the shards of one item, and begins a load that is due.
+func (w *watch) look(ctx context.Context, s ledger.LoadState) {
+	if s.Claim > s.Epoch && !s.Abandoned {
+		return // somebody is at it
+	}
+	readings, err := w.k.loader.read(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
+	if err != nil {
+		// Not every shard answers. The others go on selling until a load can be brought to its end.
+		if ctx.Err() == nil {
+			w.k.watchTurn.failed.Store(true)
+			if w.k.seldom.say([2]any{"silent", s.ItemID}) {
+				w.k.log.WarnContext(ctx, "keeper: cannot read the stock", "item", s.ItemID, "error", err)
+			}
+		}
+		return
+	}
+	reason, at := due(s, readings)
+	if reason == "" || !w.unchanged(ctx, s) {
+		return
+	}
+	if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
+		w.k.metrics.alarm(alarmStock+reason, s.ItemID)
+		w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch, "reason", reason,
+			"fault", readings[at].Fault)
+	}
+	w.load(ctx, s.ItemID, reason)
+}
+
+// due says why a load is due, and the first shard where that shows, -1 for none; "" if no load is due.
+func due(s ledger.LoadState, readings []shard.ShardReading) (reason string, at int) {
+	switch {
+	case s.Epoch == 0:
+		return reasonFirst, -1
+	case s.Due != "":
+		return s.Due, -1
+	case s.Abandoned:
+		return reasonAbandoned, -1
+	}
+	for i, r := range readings {
+		switch {
+		case errors.Is(r.Fault, shard.ErrUnreadable):
+			return reasonUnreadable, i
+		case errors.Is(r.Fault, shard.ErrWrongLayout):
+			return reasonLayout, i
+		case !r.Loaded:
+			return reasonMissing, i
+		case r.Epoch != s.Epoch:
+			return reasonEpoch, i
+		}
+	}
+	return "", -1
+}
+
+// unchanged reports whether nobody claimed or loaded the item since its state was read. Without that, the state of before a load and the shards
+// of behind it would look like shards of a foreign epoch.
+func (w *watch) unchanged(ctx context.Context, s ledger.LoadState) bool {
+	it, err := w.k.loader.item(ctx, s.ItemID)
+	return err == nil && it.Claim == s.Claim && it.Epoch == s.Epoch
+}
+
+// load has an item loaded in the background, unless it is being loaded, or failed a moment ago.
+func (w *watch) load(ctx context.Context, item int64, reason string) {
+	if !w.fail.due(item, w.k.cfg.Now()) {
+		return
+	}
+	w.k.loadCrew.offerNow(item, func() {
+		w.k.guard(ctx, "load", func() {
+			_, err := w.k.loader.Load(ctx, item, reason)
+			failed := err != nil && ctx.Err() == nil
+			w.fail.worked(item, w.k.cfg.Now(), !failed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
+			if failed {
+				w.k.metrics.alarm(alarmLoad, item)
+				w.k.log.ErrorContext(ctx, "keeper: cannot load the stock, trying again", "item", item, "reason", reason, "error", err)
+			}
+		})
+	})
+}

@@ -1,0 +1,38 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Changes as the audit table names them.
+const (
+	changeCreate  = "sale.create"
+	changeRestock = "item.restock"
+)
+
+// audit writes the row of one change. before and after are the JSON of the subject, nil for none.
+func audit(ctx context.Context, tx Tx, change uuid.UUID, what, subject string, before, after []byte) error {
+	_, err := tx.Exec(ctx, `INSERT INTO flash_sale_audit (change_id, what, subject, before, after) VALUES ($1, $2, $3, $4, $5)`,
+		[16]byte(change), what, subject, before, after)
+	if err != nil {
+		return fmt.Errorf("write audit row of %s: %w", subject, err)
+	}
+	return nil
+}
+
+// happened reports whether an earlier attempt of the same change was committed. The caller holds the lock under which every attempt works: an
+// attempt whose COMMIT is still under way on the server holds it, too, so by now it is through.
+func happened(ctx context.Context, tx Tx, change uuid.UUID) (bool, error) {
+	if !tx.Unsure {
+		return false, nil
+	}
+	var found bool
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM flash_sale_audit WHERE change_id = $1)`, [16]byte(change)).Scan(&found)
+	if err != nil {
+		return false, fmt.Errorf("look for audit row: %w", err)
+	}
+	return found, nil
+}

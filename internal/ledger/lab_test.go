@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/sale"
+)
+
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(zoneVariable); dsn != "" {
+		os.Exit(printSaleInZone(dsn))
+	}
+	devtest.Main(m)
+}
+
+// patience is for a machine under load; nothing here takes that long.
+const patience = 30 * time.Second
+
+// lab is a ledger on a fresh database, and a second way into that database for looking and meddling.
+type lab struct {
+	*DB
+	tb  testing.TB
+	dsn string
+	sql *pgxpool.Pool
+}
+
+// newLab makes a migrated ledger. params are added to the connection string of the ledger, such as "pool_max_conns=1".
+func newLab(tb testing.TB, params ...string) *lab {
+	tb.Helper()
+	dsn := devtest.DatabaseLike(tb, "ledger", Migrate)
+	sql, err := pgxpool.New(tb.Context(), dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(sql.Close)
+	l := &lab{tb: tb, dsn: dsn, sql: sql}
+	l.DB = l.open(params...)
+	return l
+}
+
+// open makes another ledger on the same database, as another process would.
+func (l *lab) open(params ...string) *DB {
+	l.tb.Helper()
+	db, err := Open(l.tb.Context(), Config{URL: withParams(l.tb, l.dsn, params...)})
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	l.tb.Cleanup(db.Close)
+	return db
+}
+
+func withParams(tb testing.TB, dsn string, params ...string) string {
+	tb.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range params {
+		u.RawQuery += "&" + p
+	}
+	return u.String()
+}
+
+// exec runs a statement behind the ledger's back.
+func (l *lab) exec(sql string, args ...any) {
+	l.tb.Helper()
+	if _, err := l.sql.Exec(context.Background(), sql, args...); err != nil {
+		l.tb.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// one reads one value behind the ledger's back.
+func one[T any](l *lab, sql string, args ...any) T {
+	l.tb.Helper()
+	var v T
+	if err := l.sql.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		l.tb.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// all reads one column behind the ledger's back.
+func all[T any](l *lab, sql string, args ...any) []T {
+	l.tb.Helper()
+	rows, _ := l.sql.Query(context.Background(), sql, args...)
+	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		l.tb.Fatalf("%s: %v", sql, err)
+	}
+	return values
+}
+
+// aSale is a sale that is open, with items of the given quantities.
+func aSale(quantities ...int64) sale.Sale {
+	now := time.Now().Truncate(time.Millisecond)
+	s := sale.Sale{
+		Name: "rush", StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), PurchaseLimit: sale.PerItem,
+		PaymentWindow: 10 * time.Minute, TimeZone: "UTC",
+	}
+	for i, q := range quantities {
+		s.Items = append(s.Items, sale.Item{
+			ProductID: int64(5001 + i), SKU: fmt.Sprintf("SKU-%d", i), Quantity: q, Price: "1980", Currency: "JPY", Shards: 13,
+			MaxPerUser: 10, Model: sale.Counter,
+		})
+	}
+	return s
+}
+
+// create stores a sale.
+func (l *lab) create(s sale.Sale) sale.Sale {
+	l.tb.Helper()
+	s, err := l.CreateSale(l.tb.Context(), s)
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	return s
+}
+
+// item stores a sale of one item and returns the item's id.
+func (l *lab) item(quantity int64) int64 {
+	l.tb.Helper()
+	return l.create(aSale(quantity)).Items[0].ID
+}
+
+// reserved is the event of a reservation of one unit, made at the moment.
+func reserved(item int64, user string) sale.Event {
+	return sale.Event{
+		OrderID: sale.NewOrderID(item), ItemID: item, UserID: user, Quantity: 1, Shard: sale.Home(user, 13),
+		ReservedAt: time.Now().UTC().Truncate(time.Millisecond), Price: "1980", Currency: "JPY",
+	}
+}
+
+// write writes events that must not be refused.
+func (l *lab) write(events ...sale.Event) []Written {
+	l.tb.Helper()
+	w, err := l.Write(l.tb.Context(), events)
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	return w
+}
+
+// expect fails unless a call of Write did this.
+func (l *lab) expect(got []Written, want ...Written) {
+	l.tb.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		l.tb.Fatalf("written: %v, want %v", got, want)
+	}
+}
+
+// order reads an order that must be there.
+func (l *lab) row(id sale.OrderID) sale.Order {
+	l.tb.Helper()
+	o, ok, err := l.Order(l.tb.Context(), id)
+	if err != nil || !ok {
+		l.tb.Fatalf("order %s: %v, %v", id, ok, err)
+	}
+	return o
+}
+
+// makeDue moves the end of the payment window of an item's PENDING orders into the past.
+func (l *lab) makeDue(item int64) {
+	l.tb.Helper()
+	l.exec(`UPDATE flash_sale_order SET expires_at = now() - interval '1 second' WHERE item_id = $1 AND status = 'PENDING'`, item)
+}
+
+// balance checks what must hold at every moment: no oversell, sold is the live units, one live order per user and limit, and every order has
+// the one correction that its state calls for, provided that no correction has been finished yet.
+func (l *lab) balance() {
+	l.tb.Helper()
+	if bad := all[int64](l, `
+SELECT id FROM flash_sale_item i WHERE sold > quantity OR sold <> (
+    SELECT coalesce(sum(quantity), 0) FROM flash_sale_order o WHERE o.item_id = i.id AND o.status IN ('PENDING', 'PAID'))`); len(bad) > 0 {
+		l.tb.Fatalf("items oversold, or sold is not the units of live orders: %v", bad)
+	}
+	if bad := all[string](l, `
+SELECT limit_key || ' ' || user_id FROM flash_sale_order WHERE status IN ('PENDING', 'PAID') GROUP BY limit_key, user_id HAVING count(*) > 1`); len(bad) > 0 {
+		l.tb.Fatalf("users with more than one live order: %v", bad)
+	}
+	if bad := all[string](l, `
+SELECT o.id || ' ' || o.status || coalesce(' ' || o.reject_reason, '') || ': ' || array_agg(c.op)::text
+FROM flash_sale_order o JOIN flash_sale_item i ON i.id = o.item_id LEFT JOIN flash_sale_correction c ON c.order_id = o.id
+WHERE i.retired_at IS NULL
+GROUP BY o.id, o.status, o.reject_reason
+HAVING array_agg(c.op) <> ARRAY[CASE
+    WHEN o.status IN ('PENDING', 'PAID') THEN NULL
+    WHEN o.reject_reason IN ('stale', 'no_room') THEN 'void'
+    ELSE 'release' END]
+    OR bool_or(c.units <> o.quantity OR c.user_id <> o.user_id OR c.item_id <> o.item_id)`); len(bad) > 0 {
+		l.tb.Fatalf("orders without the one correction they need: %v", bad)
+	}
+}
+
+// forbidRetries fails the test when a transaction of db is attempted again: nobody may be the victim of a deadlock or wait for too long.
+func (l *lab) forbidRetries(db *DB) {
+	db.sleep = func(ctx context.Context, d time.Duration) error {
+		l.tb.Error("a transaction had to be attempted again")
+		return sleep(ctx, d)
+	}
+}

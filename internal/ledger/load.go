@@ -1,0 +1,175 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/sale"
+)
+
+// loadLease is how long a loader has an item to itself after it claimed or renewed. It renews every second.
+const loadLease = 2 * time.Second
+
+// ClaimLoad claims the load of an item and returns the token of the claim, which fences shards and stamps the epoch. It is refused while
+// another loader's lease runs, for a retired item, and for one that does not exist. The lease only saves double work: a claim that is not the
+// newest any more is refused by Snapshot and by the shards' fences.
+//
+// After an error of kind Unknown the claim may stand; it is then nobody's, and its lease runs out.
+func (db *DB) ClaimLoad(ctx context.Context, item int64) (token int64, ok bool, err error) {
+	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		// After a lost COMMIT the number may be ours or somebody else's by now: no token is taken over, the lease decides.
+		//
+		// clock_timestamp(), because the statement may have waited for the row behind a batch of orders.
+		err := tx.QueryRow(ctx, `
+UPDATE flash_sale_item SET claim = claim + 1, lease_until = clock_timestamp() + $2
+WHERE id = $1 AND retired_at IS NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+RETURNING claim`, item, loadLease).Scan(&token)
+		ok = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("claim load of item %d: %w", item, err)
+	}
+	return token, ok, nil
+}
+
+// RenewLoad renews the lease of a claim. It returns false when the claim is not the newest any more: somebody took over.
+func (db *DB) RenewLoad(ctx context.Context, item, token int64) (bool, error) {
+	ok, err := db.setLease(ctx, item, token, loadLease)
+	if err != nil {
+		return false, fmt.Errorf("renew load of item %d: %w", item, err)
+	}
+	return ok, nil
+}
+
+// EndLoad gives the lease of a claim back, after the load or when it is abandoned, so that the next one need not wait for its end.
+func (db *DB) EndLoad(ctx context.Context, item, token int64) error {
+	if _, err := db.setLease(ctx, item, token, 0); err != nil {
+		return fmt.Errorf("end load of item %d: %w", item, err)
+	}
+	return nil
+}
+
+func (db *DB) setLease(ctx context.Context, item, token int64, lease time.Duration) (held bool, err error) {
+	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE flash_sale_item SET lease_until = clock_timestamp() + $3 WHERE id = $1 AND claim = $2`,
+			item, token, lease)
+		held = tag.RowsAffected() == 1
+		return err
+	})
+	return held, err
+}
+
+// Snapshot is what the ledger knows of an item at one instant: what Redis is loaded from.
+type Snapshot struct {
+	ItemID   int64
+	Token    int64 // the item's epoch from this snapshot on
+	Shards   int   // of the layout to load
+	Quantity int64
+	Sold     int64                // units of the marks
+	Marks    map[string]sale.Mark // user → live order; Batch is empty
+}
+
+// Free is how many units are to be spread over the shards: those that no live order holds.
+func (s Snapshot) Free() int64 { return s.Quantity - s.Sold }
+
+// Snapshot makes token the epoch of the item and reads its live orders, in one transaction. From then on events of older epochs that have no
+// row are stale, and what the ledger did before needs no correction in Redis. It also settles that a load was due.
+//
+// It is refused, with false, when the claim is not the newest any more, and also when the snapshot of this token was taken before, as after
+// an error of kind Unknown: a restock between two snapshots of one epoch would be in the second one and in its correction. The caller then
+// abandons the token and claims anew.
+func (db *DB) Snapshot(ctx context.Context, item, token int64) (Snapshot, bool, error) {
+	var snap Snapshot
+	var ok bool
+	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		snap, ok = Snapshot{ItemID: item, Token: token}, false
+		// The update waits for the item's row. Whoever changes live orders holds that, so the orders read by the next statement, which
+		// sees all that was committed before it, add up to sold.
+		err := tx.QueryRow(ctx, `
+UPDATE flash_sale_item SET epoch = $2, load_due_at = NULL, load_due_reason = NULL
+WHERE id = $1 AND claim = $2 AND epoch < $2 AND retired_at IS NULL
+RETURNING shards, quantity, sold`, item, token).Scan(&snap.Shards, &snap.Quantity, &snap.Sold)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("set epoch: %w", err)
+		}
+		if snap.Marks, err = liveMarks(ctx, tx, item); err != nil {
+			return fmt.Errorf("read live orders: %w", err)
+		}
+		ok = true
+		if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {
+			return fmt.Errorf("notify: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return Snapshot{}, false, fmt.Errorf("take snapshot of item %d: %w", item, err)
+	}
+	return snap, ok, nil
+}
+
+func liveMarks(ctx context.Context, tx Tx, item int64) (map[string]sale.Mark, error) {
+	rows, err := tx.Query(ctx, `
+SELECT user_id, id, quantity, price::text, currency, reserved_at, key_hash FROM flash_sale_order
+WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, item)
+	if err != nil {
+		return nil, err
+	}
+	marks := make(map[string]sale.Mark)
+	var user string
+	var m sale.Mark
+	_, err = pgx.ForEachRow(rows, []any{&user, (*[16]byte)(&m.OrderID), &m.Quantity, &m.Price, &m.Currency, &m.ReservedAt, &m.KeyHash}, func() error {
+		marks[user] = m
+		return nil
+	})
+	return marks, err
+}
+
+// LoadState is what the ledger knows about the load of an item.
+type LoadState struct {
+	ItemID    int64
+	Shards    int
+	Epoch     int64
+	Claim     int64
+	Abandoned bool      // a load was begun, did not come to its snapshot, and its lease ran out
+	Due       string    // why the ledger itself knows that a load is due; empty if it does not
+	DueSince  time.Time // zero if not due
+}
+
+// LoadWatch returns the load states of the items whose stock in Redis has to be right: those of the counter model that are not retired and
+// whose sale has not ended or that have live orders.
+func (db *DB) LoadWatch(ctx context.Context) ([]LoadState, error) {
+	var states []LoadState
+	err := db.read(ctx, func(ctx context.Context) (err error) {
+		rows, _ := db.pool.Query(ctx, `
+SELECT i.id, i.shards, i.epoch, i.claim, i.claim > i.epoch AND coalesce(i.lease_until <= clock_timestamp(), true),
+       coalesce(i.load_due_reason, ''), i.load_due_at
+FROM flash_sale_item i JOIN flash_sale s ON s.id = i.sale_id
+WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR EXISTS (
+    SELECT FROM flash_sale_order o WHERE o.item_id = i.id AND o.status IN ('PENDING', 'PAID')))
+ORDER BY i.id`)
+		states, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoadState, err error) {
+			var since *time.Time
+			err = row.Scan(&s.ItemID, &s.Shards, &s.Epoch, &s.Claim, &s.Abandoned, &s.Due, &since)
+			if since != nil {
+				s.DueSince = *since
+			}
+			return s, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read load states: %w", err)
+	}
+	return states, nil
+}

@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/sale"
+)
+
+// Restocked is the answer of Restock.
+type Restocked struct {
+	Quantity    int64  // of the item right after this restock
+	OperationID string // of the increase, a UUID
+	OutboxID    int64  // of the correction that adds the units in Redis; see CorrectionDone
+	Repeated    bool   // the same key and quantity had been used before: nothing was added now
+}
+
+// Restock adds units, 1 or more, to the quantity of an item, and writes the correction that adds them in Redis. With a key (not "") it
+// happens once: a repetition with the same key gets the same answer, with another quantity ErrKeyReused. Refused are an item that does not
+// exist (*NotFoundError) or is retired (ErrRetired) and a quantity above sale.MaxQuantity (ErrTooMany). After an error of kind Unknown the
+// units may have been added; only a call with a key may be repeated then.
+func (db *DB) Restock(ctx context.Context, item, units int64, key string) (Restocked, error) {
+	change := uuid.New()
+	var done Restocked
+	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		it, err := lockItem(ctx, tx, item)
+		if err != nil {
+			return err
+		}
+		if ok, err := happened(ctx, tx, change); ok || err != nil {
+			return err
+		}
+		if key != "" {
+			var found bool
+			if done, found, err = earlierRestock(ctx, tx, item, units, key); found || err != nil {
+				return err
+			}
+		}
+		done, err = restock(ctx, tx, it, units, key, change)
+		return err
+	})
+	if err != nil {
+		return Restocked{}, fmt.Errorf("restock item %d: %w", item, err)
+	}
+	return done, nil
+}
+
+// earlierRestock looks for the restock that used the key.
+func earlierRestock(ctx context.Context, tx Tx, item, units int64, key string) (Restocked, bool, error) {
+	var before int64
+	var op [16]byte
+	done := Restocked{Repeated: true}
+	err := tx.QueryRow(ctx, `
+SELECT units, quantity, operation_id, correction_id FROM flash_sale_restock WHERE item_id = $1 AND idempotency_key = $2`, item, key).
+		Scan(&before, &done.Quantity, &op, &done.OutboxID)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Restocked{}, false, nil
+	case err != nil:
+		return Restocked{}, false, fmt.Errorf("look for idempotency key: %w", err)
+	case before != units:
+		return Restocked{}, false, ErrKeyReused
+	}
+	done.OperationID = uuid.UUID(op).String()
+	return done, true, nil
+}
+
+// restock writes a restock. The item is locked.
+func restock(ctx context.Context, tx Tx, it lockedItem, units int64, key string, change uuid.UUID) (Restocked, error) {
+	switch {
+	case it.retired:
+		return Restocked{}, ErrRetired
+	case units > sale.MaxQuantity-it.quantity:
+		return Restocked{}, ErrTooMany
+	case units < 1:
+		return Restocked{}, refusal("the number of units must be 1 or more")
+	}
+	var before, after []byte
+	err := tx.QueryRow(ctx, `
+WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1)
+UPDATE flash_sale_item i SET quantity = i.quantity + $2 FROM old WHERE i.id = $1 RETURNING old.item, to_jsonb(i)`, it.id, units).
+		Scan(&before, &after)
+	if err != nil {
+		return Restocked{}, fmt.Errorf("raise quantity: %w", err)
+	}
+	done := Restocked{Quantity: it.quantity + units, OperationID: change.String()}
+	err = tx.QueryRow(ctx, `
+INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		it.id, string(OpIncrease), units, [16]byte(change), it.epoch).Scan(&done.OutboxID)
+	if err != nil {
+		return Restocked{}, fmt.Errorf("write correction: %w", err)
+	}
+	if err := audit(ctx, tx, change, changeRestock, fmt.Sprintf("item:%d", it.id), before, after); err != nil {
+		return Restocked{}, err
+	}
+	var writes pgx.Batch
+	if key != "" {
+		writes.Queue(`
+INSERT INTO flash_sale_restock (item_id, idempotency_key, units, quantity, operation_id, correction_id) VALUES ($1, $2, $3, $4, $5, $6)`,
+			it.id, key, units, done.Quantity, [16]byte(change), done.OutboxID)
+	}
+	writes.Queue(notify, TopicCatalogue)
+	writes.Queue(notify, TopicOutbox)
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return Restocked{}, fmt.Errorf("write restock: %w", err)
+	}
+	return done, nil
+}

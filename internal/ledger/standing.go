@@ -1,0 +1,33 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/sale"
+)
+
+// Standing returns an item together with the units of those of the given orders that are live orders of it, both of one instant; false when
+// there is no such item. Ids without a row count for nothing.
+func (db *DB) Standing(ctx context.Context, item int64, orders []sale.OrderID) (it sale.Item, held int64, ok bool, err error) {
+	err = db.read(ctx, func(ctx context.Context) error {
+		// A snapshot of its own for both statements: between two, an order could be written and its item read without it.
+		return pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			rows, _ := tx.Query(ctx, selectItems+` WHERE i.id = $1`, item) // the error comes with the rows
+			items, err := pgx.CollectRows(rows, scanItem)
+			if ok = len(items) > 0; err != nil || !ok {
+				return err
+			}
+			it = items[0]
+			return tx.QueryRow(ctx, `
+SELECT coalesce(sum(quantity), 0)::bigint FROM flash_sale_order
+WHERE item_id = $1 AND id = ANY($2) AND status IN ('PENDING', 'PAID')`, item, uuids(orders)).Scan(&held)
+		})
+	})
+	if err != nil {
+		return sale.Item{}, 0, false, fmt.Errorf("read the standing of item %d: %w", item, err)
+	}
+	return it, held, ok, nil
+}

@@ -1,0 +1,49 @@
+-- Put in front of every script. It declares functions and touches no key.
+--
+-- Redis does not undo what a script did before it failed, so every script reads and checks all it needs first, writes
+-- afterwards, and writes nothing when anything is off. Reads go through redis.pcall: a key of the wrong type is an
+-- answer (CORRUPT), not an error in the middle.
+--
+-- Numbers are read strictly and written with text(): tonumber takes " 7 ", "1e3" and "0x10", which DECRBY refuses, and
+-- tostring rounds from 10^14 on in Redis' Lua. Ids and times are never numbers here; they pass through as text.
+
+local MAX = 9007199254740991 -- 2^53-1, the largest integer that a Lua number keeps apart from its neighbours
+
+-- int reads a decimal integer from 0 to MAX without sign, blanks or leading zero; nil for anything else.
+local function int(s)
+  if type(s) ~= 'string' or #s > 16 or not string.find(s, '^%d+$') then return nil end
+  if #s > 1 and string.byte(s) == 48 then return nil end
+  local n = tonumber(s)
+  if n > MAX then return nil end
+  return n
+end
+
+-- text writes an integer with all its digits.
+local function text(n) return string.format('%.0f', n) end
+
+-- failed tells the error of a redis.pcall from its answers.
+local function failed(reply) return type(reply) == 'table' and reply.err ~= nil end
+
+-- open reads a shard's stock and the numbers in its meta hash.
+-- Returns a code and what it is about (NOT_LOADED or CORRUPT), or nil, the stock and the numbers by name.
+local function open(stockKey, metaKey)
+  local stock = redis.pcall('GET', stockKey)
+  if stock == false then return 'NOT_LOADED', 'stock' end
+  stock = int(stock)
+  if not stock then return 'CORRUPT', 'stock' end
+  local names = {'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving'}
+  local values = redis.pcall('HMGET', metaKey, unpack(names))
+  if failed(values) then return 'CORRUPT', 'meta' end
+  local meta = {}
+  for i, name in ipairs(names) do
+    meta[name] = int(values[i])
+    if not meta[name] then return 'CORRUPT', 'meta ' .. name end
+  end
+  return nil, stock, meta
+end
+
+-- clock is the server's time in milliseconds since 1970, as text.
+local function clock()
+  local now = redis.call('TIME')
+  return now[1] .. string.format('%03d', math.floor(tonumber(now[2]) / 1000))
+end

@@ -1,0 +1,84 @@
+-- reserve: takes units for a whole batch of users, writes their marks and one outbox entry.
+--
+-- KEYS  1 stock  2 buyers  3 pending  4 meta
+-- ARGV  1 k  2 batch id  3 most reservations that may wait in this shard's outbox
+--       then seven for each user: user, order id, quantity, key hash, price, currency, trace. At most 256 users: more
+--       would overrun the stack of unpack, and keep other shards' scripts waiting.
+-- Returns {code, what} when nothing was done for anybody:
+--       NOT_LOADED, CORRUPT, WRONG_LAYOUT, BAD_CALL, or RAN (an entry of this batch stands: the call is a repetition)
+--   or  {'OK', epoch, time in ms, stock left, then one answer for each user:
+--       'R' reserved · 'E' not enough units in this shard · 'F' the outbox is full · 'C' the user's mark is unreadable ·
+--       'A'..order id: has a mark · 'K'..order id: same key, other quantity ·
+--       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, its outbox entry still stands}
+-- NOT idempotent: a call that may have run is never repeated.
+
+local code, stock, meta = open(KEYS[1], KEYS[4])
+if code then return {code, stock} end
+if ARGV[1] ~= text(meta.k) then return {'WRONG_LAYOUT', text(meta.k)} end
+
+local batch, limit = ARGV[2], int(ARGV[3])
+local count = (#ARGV - 3) / 7
+if not limit or count < 1 or count > 256 or count ~= math.floor(count) then return {'BAD_CALL', 'arguments'} end
+
+local users = {}
+for i = 1, count do
+  users[i] = ARGV[7 * i - 3]
+  local quantity = int(ARGV[7 * i - 1])
+  if not quantity or quantity < 1 then return {'BAD_CALL', 'quantity'} end
+end
+
+local ran = redis.pcall('HEXISTS', KEYS[3], batch)
+if failed(ran) then return {'CORRUPT', 'pending'} end
+if ran == 1 then return {'RAN', batch} end
+local marks = redis.pcall('HMGET', KEYS[2], unpack(users))
+if failed(marks) then return {'CORRUPT', 'buyers'} end
+
+local now = clock()
+local fresh, set, lines = {}, {}, {''}
+local taken, won = 0, 0
+local reply = {'OK', text(meta.epoch), now, ''}
+
+-- known answers a user who has a mark.
+local function known(mark, quantity, hash)
+  local id, q, h, b = string.match(mark, '^([^\t]+)\t(%d+)\t[^\t]*\t[^\t]*\t%d+\t([^\t]*)\t([^\t]*)$')
+  if not id or not int(q) then return 'C' end
+  if hash == '' or h ~= hash then return 'A' .. id end
+  if q ~= quantity then return 'K' .. id end
+  if b ~= '' and (b == batch or redis.call('HEXISTS', KEYS[3], b) == 1) then return 'P' .. mark end
+  return 'O' .. mark
+end
+
+for i = 1, count do
+  local a = 7 * i - 3
+  local user, quantity, hash = users[i], ARGV[a + 2], ARGV[a + 3]
+  -- The same user twice in one batch meets the mark of his first request.
+  local mark = fresh[user] or marks[i]
+  if mark then
+    reply[i + 4] = known(mark, quantity, hash)
+  elseif stock - taken < int(quantity) then
+    reply[i + 4] = 'E'
+  elseif meta.waiting >= limit then
+    reply[i + 4] = 'F'
+  else
+    local id, price, currency = ARGV[a + 1], ARGV[a + 4], ARGV[a + 5]
+    mark = table.concat({id, quantity, price, currency, now, hash, batch}, '\t')
+    fresh[user] = mark
+    set[#set + 1] = user
+    set[#set + 1] = mark
+    lines[#lines + 1] = table.concat({id, user, quantity, hash, price, currency, ARGV[a + 6]}, '\t')
+    taken = taken + int(quantity)
+    won = won + 1
+    reply[i + 4] = 'R'
+  end
+end
+reply[4] = text(stock - taken)
+
+if won > 0 then
+  lines[1] = table.concat({'1', now, text(meta.epoch), text(won), text(taken)}, '\t')
+  -- First a command that a full Redis refuses: it is refused before anything was written.
+  redis.call('HSET', KEYS[3], batch, table.concat(lines, '\n'))
+  redis.call('HSET', KEYS[2], unpack(set))
+  redis.call('DECRBY', KEYS[1], text(taken))
+  redis.call('HSET', KEYS[4], 'waiting', text(meta.waiting + won), 'units', text(meta.units + taken), 'bver', text(meta.bver + 1))
+end
+return reply

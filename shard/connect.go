@@ -1,0 +1,63 @@
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// ConnectConfig says how to reach Redis.
+type ConnectConfig struct {
+	// URL as rueidis.ParseURL reads it: redis:// or rediss:// with user, password and database; `addr=` for further nodes,
+	// `master_set=` for Sentinel. A cluster is recognised.
+	URL string
+	// InProcess is for miniredis: it says that it knows CLUSTER and RESP3, but not enough of either.
+	InProcess bool
+	// ClientName is shown by CLIENT LIST.
+	ClientName string
+	// DialTimeout bounds connecting, handshake included. Default 2s, or `dial_timeout=` of the URL.
+	DialTimeout time.Duration
+	// ReplyTimeout is how long a server may be silent, after a second without traffic, until its connection is given up.
+	// It has to be longer than the longest script: a load of some 100,000 buyers. Default 10s, or `write_timeout=` of the URL.
+	ReplyTimeout time.Duration
+}
+
+// Connect opens a client for a Stock. The caller closes it after the Stock.
+//
+// The client repeats nothing by itself. rueidis repeats read-only commands alone, and an EVALSHA is none to it; but what
+// must not happen should not hang on what a library takes for read-only. It follows MOVED and ASK, which say that nothing
+// ran.
+func Connect(cfg ConnectConfig) (rueidis.Client, error) {
+	opt, err := rueidis.ParseURL(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Redis: %w", err)
+	}
+	opt.DisableRetry = true
+	opt.DisableCache = true // nothing is read twice, and miniredis has no tracking
+	// Without it a lone call runs in a mode where the end of its context closes the connection under the feet of calls
+	// that joined in the meantime, which then look as if they might have run.
+	opt.AlwaysPipelining = true
+	// Connections have no lifetime: rueidis repeats calls that meet the end of one.
+	opt.ConnLifetime = 0
+	opt.ClientName = cmp.Or(cfg.ClientName, opt.ClientName)
+	opt.Dialer.Timeout = cmp.Or(cfg.DialTimeout, opt.Dialer.Timeout, 2*time.Second)
+	opt.ConnWriteTimeout = cmp.Or(cfg.ReplyTimeout, opt.ConnWriteTimeout, 10*time.Second)
+	if opt.Sentinel.MasterSet != "" {
+		// A demoted master stays up and answers READONLY; an event that was missed would bind the client to it for ever.
+		opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
+	}
+	if cfg.InProcess {
+		opt.ForceSingleClient = true
+		opt.AlwaysRESP2 = true
+	}
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		return nil, fmt.Errorf("connect to Redis: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,9 @@
+package shard
+
+import (
+	"testing"
+
+	"flashgate/internal/devstack/devtest"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }

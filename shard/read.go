@@ -1,0 +1,161 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"flashgate/internal/sale"
+)
+
+// plain sends commands that are no scripts, of any shards, and hands each answer that is no error to read, in order. It
+// returns the errors by command. Like runAll it returns by the end of ctx or of the call timeout.
+func (s *Stock) plain(ctx context.Context, commands []rueidis.Completed, read func(int, rueidis.RedisResult) error) []error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	done := make(chan []rueidis.RedisResult, 1)
+	go func() { done <- s.cfg.Client.DoMulti(ctx, commands...) }()
+	errs := make([]error, len(commands))
+	select {
+	case answers := <-done:
+		for i, answer := range answers {
+			if errs[i] = answer.Error(); errs[i] == nil {
+				errs[i] = read(i, answer)
+			}
+		}
+	case <-ctx.Done():
+		for i := range errs {
+			errs[i] = ctx.Err()
+		}
+	}
+	return errs
+}
+
+// Buyers returns the users who have a mark in any shard of the item, in no order.
+func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
+	if err := checkLayout(layout); err != nil {
+		return nil, fmt.Errorf("read buyers: %w", err)
+	}
+	commands := make([]rueidis.Completed, layout.Shards)
+	for i := range commands {
+		commands[i] = s.cfg.Client.B().Hkeys().Key(keysOf(layout.Item, i).buyers).Build()
+	}
+	var users []string
+	failed := s.plain(ctx, commands, func(_ int, answer rueidis.RedisResult) error {
+		some, err := answer.AsStrSlice()
+		users = append(users, some...)
+		return err
+	})
+	var errs []error
+	for i, err := range failed {
+		if err != nil {
+			errs = append(errs, place{layout.Item, i}.wrap("read buyers", err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return users, nil
+}
+
+// Mark reads the mark of a user; false when he has none. While the stock is being loaded a mark that is found is good, and
+// one that is not found is ErrNotLoaded: it may be about to be written.
+func (s *Stock) Mark(ctx context.Context, layout Layout, user string) (sale.Mark, bool, error) {
+	if err := checkLayout(layout); err != nil {
+		return sale.Mark{}, false, fmt.Errorf("read mark: %w", err)
+	}
+	at := place{layout.Item, sale.Home(user, layout.Shards)}
+	k := at.keys()
+	r, err := s.run(ctx, call{scriptMark, []string{k.stock, k.buyers, k.meta}, []string{formatInt(int64(layout.Shards)), user}})
+	if err != nil {
+		return sale.Mark{}, false, at.wrap("read mark", err)
+	}
+	if found := (r.code == "OK" || r.code == "NOT_LOADED") && len(r.values) == 1 && r.values[0] != ""; found {
+		mark, err := decodeMark(r.values[0])
+		if err != nil {
+			return sale.Mark{}, false, at.wrap("read mark", fmt.Errorf("%w: %w", ErrUnreadable, err))
+		}
+		return mark, true, nil
+	}
+	if err := r.fault(); err != nil {
+		return sale.Mark{}, false, at.wrap("read mark", err)
+	}
+	return sale.Mark{}, false, nil
+}
+
+// Read reads what every shard of a layout holds. A shard that did not answer, or holds something else, has a Fault. The
+// error names the shards that did not answer; the readings of the others are good beside it.
+func (s *Stock) Read(ctx context.Context, layout Layout) ([]ShardReading, error) {
+	if err := checkLayout(layout); err != nil {
+		return nil, fmt.Errorf("read shards: %w", err)
+	}
+	readings := make([]ShardReading, layout.Shards)
+	var silent []error
+	for i, st := range s.survey(ctx, layout) {
+		readings[i] = ShardReading{
+			Shard: i, Loaded: st.loaded, Buyers: st.marks, Entries: st.entries, Waiting: st.waiting, Pending: st.units,
+			Moving: st.moving, K: st.k, Epoch: st.epoch, Token: st.token,
+		}
+		if st.stock >= 0 {
+			readings[i].Stock = &st.stock
+		}
+		fault := st.err
+		if !st.answered {
+			silent = append(silent, fault)
+		}
+		if errors.Is(fault, ErrNotLoaded) {
+			fault = nil // Loaded says so
+		}
+		switch {
+		case fault != nil && !isLayout(fault):
+		case st.marks < 0:
+			fault = st.wrap("read state", fmt.Errorf("%w: buyers", ErrUnreadable))
+		case st.entries < 0:
+			fault = st.wrap("read state", fmt.Errorf("%w: pending", ErrUnreadable))
+		}
+		readings[i].Fault = fault
+		readings[i].Readable = fault == nil || isLayout(fault)
+	}
+	return readings, errors.Join(silent...)
+}
+
+// Outbox is what a shard's outbox holds at an instant.
+type Outbox struct {
+	Now     time.Time // by the clock of Redis, as Entry.At
+	Entries []Entry   // in no order
+	Bad     []BadEntry
+}
+
+// Outbox reads the outbox of one shard of an item, which may lie beyond the layout: a larger one may have left it behind.
+// It needs no stock, so it works during a fence. The error wraps ErrUnreadable where the key is no outbox.
+func (s *Stock) Outbox(ctx context.Context, layout Layout, shard int) (Outbox, error) {
+	at := place{layout.Item, shard}
+	r, err := s.run(ctx, call{scriptOutbox, []string{at.keys().pending}, nil})
+	if err == nil {
+		err = r.fault()
+	}
+	if err == nil && len(r.values)%2 != 1 {
+		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
+	}
+	if err != nil {
+		return Outbox{}, at.wrap("read outbox", err)
+	}
+	now, err := parseMillis(r.values[0])
+	if err != nil {
+		return Outbox{}, at.wrap("read outbox", err)
+	}
+	reading := Outbox{Now: now}
+	for i := 1; i < len(r.values); i += 2 {
+		batch, blob := r.values[i], r.values[i+1]
+		entry, err := decodeEntry(at, batch, blob)
+		if err != nil {
+			reading.Bad = append(reading.Bad, BadEntry{Batch: batch, Blob: blob, Fault: err})
+			continue
+		}
+		reading.Entries = append(reading.Entries, entry)
+	}
+	return reading, nil
+}

@@ -1,0 +1,160 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// giveTries is how often give and settle are sent before their record is left to whoever comes next. Both may be repeated.
+const giveTries = 3
+
+// take moves units into transfer records at their sources. A take whose answer is missing is not repeated: its record, if
+// there is one, is found by whoever looks for unfinished transfers.
+func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfer {
+	calls := make([]call, len(moves))
+	ids := make([]string, len(moves))
+	for i, m := range moves {
+		k := keysOf(layout.Item, m.from)
+		ids[i] = uuid.NewString()
+		calls[i] = call{scriptTake, []string{k.stock, k.meta}, []string{
+			formatInt(int64(layout.Shards)), ids[i], formatInt(int64(m.to)), formatInt(m.units),
+		}}
+	}
+	var taken []transfer
+	for i, r := range s.runAll(ctx, calls) {
+		if r.err != nil {
+			if !neverRan(r.err) {
+				s.metrics.moves.WithLabelValues("unsettled").Inc()
+			}
+			continue
+		}
+		if r.code != "OK" || len(r.values) != 2 {
+			continue // somebody was faster, or a load is under way; the next look at the shards tells
+		}
+		units, e1 := parseQuantity(r.values[0])
+		epoch, e2 := parseCount(r.values[1])
+		if e1 == nil && e2 == nil {
+			taken = append(taken, transfer{id: ids[i], from: moves[i].from, to: moves[i].to, units: units, epoch: epoch})
+		}
+	}
+	return taken
+}
+
+// give adds units at their destinations and returns the transfers that may be settled: given now or before, or of an older
+// load than the destination, which has counted their units. The others keep their record.
+func (s *Stock) give(ctx context.Context, layout Layout, transfers []transfer) ([]transfer, error) {
+	return s.repeat(ctx, layout.Item, transfers, "give", func(t transfer) call {
+		k := keysOf(layout.Item, t.to)
+		return call{scriptGive, []string{k.stock, k.meta}, []string{
+			formatInt(int64(layout.Shards)), t.id, formatInt(t.units), formatInt(t.epoch),
+		}}
+	}, func(t transfer, r reply) bool {
+		if r.code == "OK" {
+			s.metrics.movedUnits.Add(float64(t.units))
+		}
+		return r.code == "OK" || r.code == "KNOWN" || r.code == "STALE"
+	})
+}
+
+// settle removes the records of transfers that have been given.
+func (s *Stock) settle(ctx context.Context, item int64, transfers []transfer) error {
+	settled, err := s.repeat(ctx, item, transfers, "settle", func(t transfer) call {
+		return call{scriptSettle, []string{keysOf(item, t.from).meta}, []string{t.id, formatInt(t.epoch)}}
+	}, func(_ transfer, r reply) bool { return r.code == "OK" })
+	s.metrics.moves.WithLabelValues("done").Add(float64(len(settled)))
+	s.metrics.moves.WithLabelValues("unsettled").Add(float64(len(transfers) - len(settled)))
+	return err
+}
+
+// repeat runs an idempotent script for each transfer, again where the call itself failed, and returns the transfers of
+// which done says so. The error is of the others.
+func (s *Stock) repeat(ctx context.Context, item int64, todo []transfer, what string, build func(transfer) call, done func(transfer, reply) bool) ([]transfer, error) {
+	var finished []transfer
+	var errs []error
+	for try, wait := 1, retryWait; len(todo) > 0; try, wait = try+1, wait*4 {
+		calls := make([]call, len(todo))
+		for i, t := range todo {
+			calls[i] = build(t)
+		}
+		var failed []transfer
+		for i, r := range s.runAll(ctx, calls) {
+			t := todo[i]
+			switch {
+			case r.err != nil && try < giveTries:
+				failed = append(failed, t)
+			case r.err != nil:
+				errs = append(errs, fmt.Errorf("%s transfer %s, item %d shards %d to %d: %w", what, t.id, item, t.from, t.to, r.err))
+			case done(t, r.reply):
+				finished = append(finished, t)
+			default:
+				errs = append(errs, fmt.Errorf("%s transfer %s, item %d shards %d to %d: %s", what, t.id, item, t.from, t.to, r.code))
+			}
+		}
+		todo = failed
+		if len(todo) > 0 && !pause(ctx, wait) {
+			errs = append(errs, ctx.Err())
+			break
+		}
+	}
+	return finished, errors.Join(errs...)
+}
+
+// FinishTransfers completes transfers that began longer than olderThan ago, by the clock of the source: what a process
+// left behind that died between take and settle. Whoever else is at the same transfer does no harm. A transfer whose
+// destination is not loaded keeps its record; that, and shards that did not answer, make the error.
+func (s *Stock) FinishTransfers(ctx context.Context, layout Layout, olderThan time.Duration) error {
+	if err := checkLayout(layout); err != nil {
+		return fmt.Errorf("finish transfers: %w", err)
+	}
+	calls := make([]call, layout.Shards)
+	for i := range calls {
+		calls[i] = call{scriptTransfers, []string{keysOf(layout.Item, i).meta}, nil}
+	}
+	var old []transfer
+	var errs []error
+	for i, r := range s.runAll(ctx, calls) {
+		found, err := readTransfers(i, r, olderThan)
+		if err != nil {
+			errs = append(errs, place{layout.Item, i}.wrap("read transfers", err))
+		}
+		old = append(old, found...)
+	}
+	given, err := s.give(ctx, layout, old)
+	errs = append(errs, err, s.settle(ctx, layout.Item, given))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("finish transfers: %w", err)
+	}
+	return nil
+}
+
+func readTransfers(from int, r result, olderThan time.Duration) ([]transfer, error) {
+	err := r.err
+	if err == nil {
+		err = r.fault()
+	}
+	if err == nil && len(r.values)%2 != 1 {
+		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
+	}
+	if err != nil {
+		return nil, err
+	}
+	now, err := parseMillis(r.values[0])
+	if err != nil {
+		return nil, err
+	}
+	var old []transfer
+	var errs []error
+	for i := 1; i < len(r.values); i += 2 {
+		t, err := decodeTransfer(from, r.values[i], r.values[i+1])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrUnreadable, err))
+		} else if now.Sub(t.at) >= olderThan {
+			old = append(old, t)
+		}
+	}
+	return old, errors.Join(errs...)
+}
