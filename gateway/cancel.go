@@ -51,7 +51,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user string) 
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {
-			return g.cancellation(done)
+			return g.cancellation(ctx, done, item, id, user)
 		}
 		if !marked {
 			return answerNoOrder
@@ -77,7 +77,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user string) 
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {
-			return g.cancellation(done)
+			return g.cancellation(ctx, done, item, id, user)
 		}
 	}
 	return answerCannotCancel
@@ -93,9 +93,41 @@ func unwritten(item *sale.Item, m sale.Mark, user string) sale.Event {
 }
 
 // cancellation is the answer to a wish that the database has decided.
-func (g *Gateway) cancellation(done cancelled) answer {
+func (g *Gateway) cancellation(ctx context.Context, done cancelled, item int64, id sale.OrderID, user string) answer {
 	if done.how == NotCancellable {
 		return notCancellable(done.order.Status)
 	}
+	g.awaitRelease(ctx, item, id, user)
 	return answer{kind: kindOK, body: appendOrder(nil, &done.order, time.Time{})}
+}
+
+const (
+	// releaseWait is how long a cancellation waits for its units to return: ten times what it normally takes.
+	releaseWait = 500 * time.Millisecond
+	// Between two looks, doubled from the first to the longest.
+	releaseLook    = 2 * time.Millisecond
+	releaseLongest = 64 * time.Millisecond
+)
+
+// awaitRelease returns when the mark of a cancelled order is gone, so that the buyer can buy again at once: with the mark still there, a purchase with
+// the old key would be answered with the order that he has just cancelled. The cancellation holds whatever comes of this; a release that takes longer
+// is not waited for.
+func (g *Gateway) awaitRelease(ctx context.Context, item int64, id sale.OrderID, user string) {
+	ctx, cancel := context.WithTimeout(ctx, releaseWait)
+	defer cancel()
+	for wait := releaseLook; ; wait = min(2*wait, releaseLongest) {
+		e, bad := g.known(item)
+		if bad != nil {
+			return
+		}
+		m, found, err := g.mark(ctx, e, user)
+		if err != nil || !found || m.OrderID != id {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
 }

@@ -125,3 +125,26 @@ func TestCancelUnwrittenEvent(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// A buyer who has cancelled can buy again at once: the answer waits for his mark to go, but not for ever.
+func TestCancelAwaitsRelease(t *testing.T) {
+	for name, c := range map[string]struct{ released, most time.Duration }{
+		"released":   {30 * time.Millisecond, 100 * time.Millisecond},
+		"hanging on": {time.Hour, releaseWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				id := sale.NewOrderID(theItem)
+				w.rows[id], w.marks["u"] = pendingRow(id, "u"), markOf(id)
+				g := w.start(t)
+				began := time.Now()
+				time.AfterFunc(c.released, func() { w.change(func() { delete(w.marks, "u") }) })
+				do(t, g, ask{method: "DELETE", path: orderPath(id), token: w.token(t, "u")}).want(t, 200, "")
+				if took := time.Since(began); took < min(c.released, c.most) || took > c.most {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 func TestCatalogueIsReadAgain(t *testing.T) {
 	for name, wake := range map[string]func(t *testing.T, w *world, g *Gateway){
 		"by the clock": func(*testing.T, *world, *Gateway) { sleep(time.Second) },
-		"by news":      func(_ *testing.T, w *world, _ *Gateway) { w.nudge(); w.nudge(); synctest.Wait() },
+		"by news":      func(_ *testing.T, w *world, _ *Gateway) { w.news(); w.news(); synctest.Wait() },
 		"by Refresh":   func(t *testing.T, _ *world, g *Gateway) { t.Helper(); must(t, g.Refresh(t.Context())) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestRefreshReadsAfterTheCall(t *testing.T) {
 				return items, nil
 			}
 		})
-		w.nudge()
+		w.news()
 		synctest.Wait() // a reading has begun
 		w.change(func() { w.items = append(w.items, onSale(2002, time.Now())) })
 		done := make(chan error, 2)

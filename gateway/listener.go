@@ -51,7 +51,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.refused()
 			l.refuse(conn)
 			pause = 0
-		case true:
+		case !passing(err):
 			return nil, err
 		default:
 			pause = min(max(2*pause, minAcceptPause), maxAcceptPause)

@@ -190,7 +190,7 @@ func TestLookFollowsLayout(t *testing.T) {
 func TestLateWinners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.items[0].EndsAt = time.Now().Add(time.Minute)
+		w.items[0].EndsAt = time.Now().Add(time.Minute - winnersSoon/2)
 		var fetches atomic.Int64
 		w.fetch = func(_ context.Context, yield func(string)) error {
 			fetches.Add(1)
@@ -210,7 +210,10 @@ func TestLateWinners(t *testing.T) {
 			w.change(func() { w.marks[user] = sale.Mark{OrderID: sale.NewOrderID(theItem), Quantity: 1} })
 		}
 		win("early")
-		sleep(30 * time.Second)
+		sleep(30*time.Second - winnersSoon/2)
+		if g.entryOf(theItem).endedWinners() == nil {
+			t.Error("at the end nobody knows the winners: the whole crowd would be looked at")
+		}
 		do(t, g, purchaseOf(w.token(t, "early"))).want(t, 409, "ALREADY_PURCHASED")
 		win("late") // reserved before the end, written down after it
 		sleep(winnersSoon)

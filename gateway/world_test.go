@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/valyala/fasthttp"
 
 	"flashgate/internal/sale"
 	"flashgate/internal/token"
@@ -40,6 +36,7 @@ type world struct {
 	hear       func(Notice)
 	nudge      func()
 	subscribed chan struct{}
+	watched    chan struct{}
 
 	limit           func()
 	catalogue       func(ctx context.Context) ([]sale.Item, error)
@@ -82,6 +79,7 @@ func newWorld(tb testing.TB) *world {
 		rows:       map[sale.OrderID]sale.Order{},
 		limited:    map[string]time.Duration{},
 		subscribed: make(chan struct{}),
+		watched:    make(chan struct{}),
 	}
 }
 
@@ -271,9 +269,15 @@ func (w *world) Catalogue(ctx context.Context) ([]sale.Item, error) {
 }
 
 func (w *world) Watch(ctx context.Context, changed func()) error {
-	w.change(func() { w.nudge = changed })
+	w.change(func() { w.nudge = changed; close(w.watched) })
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// news tells the gateway that the catalogue has changed.
+func (w *world) news() {
+	<-w.watched
+	w.nudge()
 }
 
 func (w *world) Announce(_ context.Context, n Notice) error {
@@ -382,75 +386,6 @@ type testWriter struct{ tb testing.TB }
 func (t testWriter) Write(p []byte) (int, error) {
 	t.tb.Log(strings.TrimSuffix(string(p), "\n"))
 	return len(p), nil
-}
-
-// ask is a request to the handler itself.
-type ask struct {
-	method, path, token, body string
-	headers                   []string // whole lines
-}
-
-func purchaseOf(token string, headers ...string) ask {
-	return ask{method: "POST", path: "/api/flash-sales/items/1001/purchase", token: token, headers: headers}
-}
-
-func (a ask) raw() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: shop.example\r\n", a.method, a.path)
-	if a.token != "" {
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", a.token)
-	}
-	for _, h := range a.headers {
-		b.WriteString(h + "\r\n")
-	}
-	if a.body != "" {
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(a.body))
-	}
-	return b.String() + "\r\n" + a.body
-}
-
-// reply is an answer as a client sees it.
-type reply struct {
-	status int
-	body   string
-	header func(name string) string
-}
-
-// do runs the handler on a request as fasthttp would.
-func do(tb testing.TB, g *Gateway, a ask) reply {
-	tb.Helper()
-	return doRaw(tb, g, a.raw())
-}
-
-func doRaw(tb testing.TB, g *Gateway, raw string) reply {
-	tb.Helper()
-	var ctx fasthttp.RequestCtx
-	ctx.Init2(nil, nil, false)
-	ctx.SetRemoteAddr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234})
-	if err := ctx.Request.Read(bufio.NewReaderSize(strings.NewReader(raw), 16<<10)); err != nil {
-		tb.Fatalf("read request %q: %v", raw, err)
-	}
-	g.handle(&ctx)
-	return reply{
-		status: ctx.Response.StatusCode(), body: string(ctx.Response.Body()),
-		header: func(name string) string {
-			for key, value := range ctx.Response.Header.All() {
-				if strings.EqualFold(string(key), name) {
-					return string(value)
-				}
-			}
-			return ""
-		},
-	}
-}
-
-// want fails the test unless the answer has a status and an error code ("" for none).
-func (r reply) want(tb testing.TB, status int, code string) reply {
-	tb.Helper()
-	if r.status != status || (code != "" && !strings.HasPrefix(r.body, `{"error":"`+code+`","message":"`)) || (code == "" && strings.Contains(r.body, `"error"`)) {
-		tb.Fatalf("got %d %s, want %d %s", r.status, r.body, status, code)
-	}
-	return r
 }
 
 func must(tb testing.TB, err error) {

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/term"
 
 	"flashgate/bench"
 	"flashgate/internal/admin"
@@ -132,7 +134,7 @@ func (c *rushCommand) rush(ctx context.Context, std *console, gateways []string,
 			return createItem(ctx, desk, stock, shards, now)
 		},
 		Sign:  func(user string) (string, error) { return signer.Sign(user, 24*time.Hour, now) },
-		Audit: books, Progress: std.err,
+		Audit: books, Progress: progress(std),
 	}.Run(ctx)
 	if report != nil {
 		if _, printed := report.WriteTo(std.out); printed != nil {
@@ -140,6 +142,14 @@ func (c *rushCommand) rush(ctx context.Context, std *console, gateways []string,
 		}
 	}
 	return err
+}
+
+// progress is where a bar may be drawn: a terminal, not a file or a pipe.
+func progress(std *console) io.Writer {
+	if file, ok := std.err.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
 }
 
 // createItem opens a sale for the crowd.

@@ -76,7 +76,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	if err != nil {
 		return nil, "", err
 	}
-	kafka := broker.Config{Brokers: set.brokers, ClientID: "flashgate-dev", Group: c.Group, Logger: logger}
+	kafka := broker.Config{Brokers: set.brokers, ClientID: "flashgate-dev", Group: c.Group, Logger: quiet(logger)}
 	if err := prepare(ctx, set.database, kafka); err != nil {
 		return nil, "", err
 	}
@@ -88,7 +88,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, c.Deadlines)
+	k, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout)
 	if err != nil {
 		return nil, "", err
 	}

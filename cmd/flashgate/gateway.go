@@ -72,11 +72,6 @@ func keeperConfig(p *parts, deadlines config.Deadlines, group string) keeper.Con
 	}
 }
 
-// newLogger writes what happens, for people and for collectors of logs.
-func newLogger(std *console) *slog.Logger {
-	return slog.New(slog.NewTextHandler(std.err, nil))
-}
-
 // serve runs a role: the admin listener first, so that it can be seen what a start waits for, then what start starts, until ctx ends or
 // something fails; then all of it is stopped.
 func serve(ctx context.Context, logger *slog.Logger, shutdown config.Shutdown, listener config.Admin, start func(context.Context, *life, *operators) error) error {
@@ -86,6 +81,7 @@ func serve(ctx context.Context, logger *slog.Logger, shutdown config.Shutdown, l
 		err = start(ctx, l, o)
 	}
 	if err == nil {
+		o.started.Store(true)
 		err = l.wait(ctx)
 		logger.Info("stopping")
 	} else if ctx.Err() != nil {

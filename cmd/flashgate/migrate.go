@@ -23,7 +23,7 @@ func (c *migrateCommand) Run(ctx context.Context, std *console) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(std.out, "database: schema version %d or newer\n", ledger.SchemaVersion)
-	if c.Kafka.Off() {
+	if c.Off() {
 		_, _ = fmt.Fprintln(std.out, "kafka: off")
 		return nil
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,11 +20,18 @@ type operators struct {
 	ready    *ops.Readiness
 	server   *ops.Server
 	admin    atomic.Pointer[http.Handler] // nil until the role has an admin API
+	started  atomic.Bool
 }
 
 // listenForOperators opens the admin listener.
 func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin) (*operators, error) {
 	o := &operators{registry: ops.NewRegistry(), ready: ops.NewReadiness(ops.ReadinessConfig{Logger: logger})}
+	o.ready.Add("start", func(context.Context) error {
+		if !o.started.Load() {
+			return errors.New("it is still starting")
+		}
+		return nil
+	})
 	var err error
 	o.server, err = ops.Listen(ops.Config{
 		Addr: cfg.AdminListen, Token: cfg.AdminToken.Reveal(), Readiness: o.ready, Gatherer: o.registry, Admin: http.HandlerFunc(o.serveAdmin), Logger: logger,

@@ -36,7 +36,7 @@ func kafkaConfig(k config.Kafka, group config.KafkaGroup, role string, logger *s
 	}
 	return broker.Config{
 		Brokers: k.Brokers, ClientID: "flashgate-" + role, TLS: k.TLS, SASLMechanism: mechanism, SASLUser: k.SASLUser,
-		SASLPassword: k.SASLPassword.Reveal(), Group: group.Group, Logger: logger,
+		SASLPassword: k.SASLPassword.Reveal(), Group: group.Group, Logger: quiet(logger),
 	}
 }
 

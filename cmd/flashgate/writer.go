@@ -1,17 +1,29 @@
 package main
 
 import (
+	"time"
+
+	"flashgate/consumer"
 	"flashgate/internal/broker"
 	"flashgate/internal/config"
 	"flashgate/internal/keeper"
 )
 
-// startWriter starts the order writer and the keeper.
-func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines) (*keeper.Keeper, error) {
+// startWriter starts the order writer and the keeper. shutdown is how long the process may take to stop: the order writer gets half of it for the
+// batch in hand.
+func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines, shutdown time.Duration) (*keeper.Keeper, error) {
+	writer, err := consumer.New(consumer.Config{
+		Broker: kafka, Ledger: p.ledger, DeadLetters: p.producer, StopTimeout: shutdown / 2, Logger: p.logger, Registerer: p.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
 	k, err := keeper.New(keeperConfig(p, deadlines, kafka.Group))
 	if err != nil {
 		return nil, err
 	}
+	p.ready.Add("consumer", writer.Healthy)
 	l.background("the keeper", k.Run)
+	l.background("the order writer", writer.Run)
 	return k, nil
 }

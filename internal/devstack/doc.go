@@ -18,7 +18,9 @@
 //	server.go        a child that can be stopped and started again with the same command
 //	ports.go         free ports
 //	dir.go           the directory of a server: temporary or kept, locked
+//	sweep.go         temporary directories that killed processes left behind
 //	user.go          who runs PostgreSQL when flashgate is root
+//	entrance.go      how that user gets into a directory below a closed one
 //	postgres*.go     PostgreSQL: binaries, data directory, databases
 //	redis.go         a real Redis          miniredis.go   the in-process one
 //	kafka.go         a real broker         kfake.go       the in-process one

@@ -24,8 +24,9 @@ type PostgresConfig struct {
 	// Dir is kept between runs. It is made when missing, and the server in it may only be
 	// used by one process at a time. Empty: a temporary directory, removed by Stop.
 	Dir string
-	// Fsync makes a commit survive a crash of the machine. Without it only the crash of a
-	// process is survived, and commits are some times faster.
+	// Fsync makes a commit survive a crash, of the server or of the machine. Without it
+	// commits are some times faster, a crash of the server may cost the last of them, and
+	// one of the machine the whole data.
 	Fsync bool
 	// Download allows fetching PostgreSQL when the machine has none.
 	Download bool
@@ -50,7 +51,8 @@ type Postgres struct {
 
 // StartPostgres starts a PostgreSQL server with the newest binaries found on PATH or in
 // /usr/lib/postgresql, or those that wrote the data directory. As root it runs as user
-// postgres or nobody, who must be able to enter Dir.
+// postgres or nobody, to whom it gives Dir. Only where there is no /proc that user must
+// be able to reach Dir by its path.
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	p, err := startPostgres(ctx, cfg.WithDefaults())
 	if err != nil {
@@ -88,7 +90,7 @@ func startPostgres(ctx context.Context, cfg PostgresConfig) (_ *Postgres, err er
 // server is the server process of the cluster, not yet started.
 func (c *postgresCluster) server(cfg PostgresConfig, port int) *server {
 	args := []string{
-		"-D", c.data, "-p", strconv.Itoa(port),
+		"-D", c.seen("data"), "-p", strconv.Itoa(port),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=", // none: a path may be too long for one
 		"-c", "timezone=UTC",
@@ -100,15 +102,11 @@ func (c *postgresCluster) server(cfg PostgresConfig, port int) *server {
 	}
 	return &server{
 		dir: c.dir,
-		cmd: command{
-			name: "postgres", path: c.bin.tool("postgres"), args: args,
-			dir: c.dir.path, log: c.dir.file("postgres.log"),
-			credential: c.user.credential(),
-			stop:       syscall.SIGINT, // fast: ends sessions, writes a checkpoint
-			// The immediate shutdown: the postmaster takes its children along. They are in
-			// process groups of their own, so no signal to a group would reach them.
-			orphaned: syscall.SIGQUIT,
-		},
+		// It is asked to stop by a fast shutdown, which ends sessions and writes a
+		// checkpoint. An orphan gets the immediate one: the postmaster takes its children
+		// along. They are in process groups of their own, so no signal to a group would
+		// reach them.
+		cmd:   c.command("postgres", args, syscall.SIGINT, syscall.SIGQUIT),
 		ready: c.ready,
 	}
 }

@@ -25,6 +25,7 @@ type postgresCluster struct {
 	data     string
 	bin      postgresBinaries
 	user     *account
+	entrance *entrance // nil: the user reaches the directory by its path
 	password string
 }
 
@@ -37,7 +38,7 @@ func openCluster(ctx context.Context, cfg PostgresConfig, dir *workDir) (*postgr
 	if c.user, err = unprivileged(); err != nil {
 		return nil, err
 	}
-	if err := c.user.mayEnter(dir.path); err != nil {
+	if err := c.reach(); err != nil {
 		return nil, err
 	}
 	if err := c.user.own(dir.path); err != nil {
@@ -57,6 +58,42 @@ func openCluster(ctx context.Context, cfg PostgresConfig, dir *workDir) (*postgr
 		return c, c.init(ctx, cfg)
 	}
 	return c, c.clearLeftover(ctx)
+}
+
+// reach makes sure that the server's user gets into the directory.
+func (c *postgresCluster) reach() error {
+	err := c.user.mayEnter(c.dir.path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	opened, failed := openEntrance(c.dir.path, ownDescriptors)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	c.entrance, c.dir.entrance = opened, opened
+	return nil
+}
+
+// seen is the path of a file in the directory as the server's user reaches it.
+func (c *postgresCluster) seen(name string) string {
+	if c.entrance == nil {
+		return c.dir.file(name)
+	}
+	return c.entrance.file(name)
+}
+
+// command runs one of PostgreSQL's programs as the server's user. It writes to a log
+// named after it.
+func (c *postgresCluster) command(name string, args []string, stop, orphaned syscall.Signal) command {
+	cmd := command{
+		name: name, path: c.bin.tool(name), args: args,
+		dir: c.dir.path, log: c.dir.file(name + ".log"),
+		credential: c.user.credential(), stop: stop, orphaned: orphaned,
+	}
+	if c.entrance != nil {
+		c.entrance.admit(&cmd)
+	}
+	return cmd
 }
 
 // dataVersion is the major version that wrote a data directory, 0 where there is none.
@@ -97,23 +134,19 @@ func (c *postgresCluster) readPassword() error {
 // init makes the data directory under another name first, so that one which exists is
 // whole: a start that was interrupted here leaves nothing that looks like data.
 func (c *postgresCluster) init(ctx context.Context, cfg PostgresConfig) error {
-	fresh := c.data + ".new"
+	const freshData = "data.new"
+	fresh := c.dir.file(freshData)
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("remove half a data directory: %w", err)
 	}
 	args := []string{
-		"-D", fresh, "-U", postgresSuperuser, "--pwfile", c.dir.file("password"), "-A", "password",
+		"-D", c.seen(freshData), "-U", postgresSuperuser, "--pwfile", c.seen("password"), "-A", "password",
 		"-E", "UTF8", "--locale=C", "--no-instructions",
 	}
 	if !cfg.Fsync {
 		args = append(args, "--no-sync")
 	}
-	err := run(ctx, command{
-		name: "initdb", path: c.bin.tool("initdb"), args: args,
-		dir: c.dir.path, log: c.dir.file("initdb.log"), credential: c.user.credential(),
-		stop: syscall.SIGTERM, orphaned: syscall.SIGKILL,
-	})
-	if err != nil {
+	if err := run(ctx, c.command("initdb", args, syscall.SIGTERM, syscall.SIGKILL)); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, c.data); err != nil {

@@ -23,9 +23,13 @@ type command struct {
 	log  string // file that stdout and stderr are appended to
 
 	credential *syscall.Credential // nil: as ourselves
+	inherits   []*os.File          // its descriptors from firstInherited on
 	stop       syscall.Signal      // asks the process to stop
 	orphaned   syscall.Signal      // what it gets when we die
 }
+
+// firstInherited is the descriptor after standard input, output and error.
+const firstInherited = 3
 
 // child is a running process and, once done is closed, how it ended.
 type child struct {
@@ -52,6 +56,7 @@ func startChild(c command) (*child, error) {
 	cmd.Dir = c.dir
 	cmd.Env = bareEnvironment()
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = c.inherits
 	cmd.SysProcAttr = childAttributes(c)
 
 	p := &child{cmd: cmd, done: make(chan struct{})}

@@ -75,18 +75,69 @@ func descendants(tb testing.TB, root int) []process {
 func TestKilledParentLeavesNoServerBehind(t *testing.T) {
 	t.Parallel()
 	parent := startProgram(t, "all", devstack.OpenTempDir(t))
+	// The postmaster has children of its own, and a frozen server must not stay either.
+	killWithServers(t, parent, map[string]int{"postgres": 2, "redis-server": 2, "java": 1})
+}
+
+func TestKilledParentLeavesNoServerInClosedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(closedDir(t, devstack.OpenTempDir(t)), "pg")
+	parent := startProgram(t, "postgres", dir)
+	execute(t, parent.DSN, "CREATE TABLE unit (name text); INSERT INTO unit VALUES ('kept')")
+	killWithServers(t, parent, map[string]int{"postgres": 2})
+
+	p := startPostgres(t, devstack.PostgresConfig{Dir: dir, Fsync: true})
+	if got := query(t, p.DSN("postgres"), "SELECT name FROM unit"); got != "kept" {
+		t.Errorf("the table holds %q", got)
+	}
+}
+
+func TestTemporaryDirectoriesOfAKilledParentAreSwept(t *testing.T) {
+	tmp := devstack.OpenTempDir(t)
+	t.Setenv("TMPDIR", tmp)
+	inUse, err := devstack.StartRedis(startContext(t), devstack.RedisConfig{})
+	must(t, err)
+	t.Cleanup(func() { must(t, inUse.Stop()) })
+	dirs := func() int {
+		found, err := filepath.Glob(filepath.Join(tmp, "flashgate-*"))
+		must(t, err)
+		return len(found)
+	}
+	parent := startProgram(t, "throwaway", "")
+	if n := dirs(); n != 3 {
+		t.Fatalf("%d directories while the program runs", n)
+	}
+	killWithServers(t, parent, map[string]int{"postgres": 2, "redis-server": 1})
+	if n := dirs(); n != 3 {
+		t.Fatalf("%d directories after its end", n)
+	}
+
+	r, err := devstack.StartRedis(startContext(t), devstack.RedisConfig{})
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Stop()) })
+	if n := dirs(); n != 2 {
+		t.Errorf("%d directories after the next start", n)
+	}
+	if got := redisDo(inUse.Addr(), 10*time.Second, "PING"); got != "+PONG" {
+		t.Errorf("the server that ran all the time says %q", got)
+	}
+}
+
+// killWithServers kills the program, which must have at least these servers, and waits
+// for the end of them all.
+func killWithServers(t *testing.T, parent *program, want map[string]int) {
+	t.Helper()
 	servers := descendants(t, parent.cmd.Process.Pid)
 	counts := map[string]int{}
 	for _, p := range servers {
 		counts[p.name]++
 	}
-	// The postmaster has children of its own, and a frozen server must not stay either.
-	if counts["postgres"] < 2 || counts["redis-server"] != 2 || counts["java"] != 1 {
-		t.Fatalf("the program started %v", counts)
+	for name, n := range want {
+		if counts[name] < n {
+			t.Fatalf("the program started %v", counts)
+		}
 	}
-
 	parent.kill()
-
 	devtest.Eventually(t, time.Minute, func() bool {
 		for _, p := range servers {
 			if p.alive() {

@@ -30,9 +30,10 @@ type reply struct {
 
 // roles start servers in dir and leave them running.
 var roles = map[string]func(ctx context.Context, dir string) (reply, error){
-	"all":      roleAll,
-	"postgres": rolePostgres,
-	"kfake":    roleKfake,
+	"all":       roleAll,
+	"postgres":  rolePostgres,
+	"kfake":     roleKfake,
+	"throwaway": roleThrowaway,
 }
 
 func rolePostgres(ctx context.Context, dir string) (reply, error) {
@@ -49,6 +50,15 @@ func roleKfake(_ context.Context, dir string) (reply, error) {
 		return reply{}, err
 	}
 	return reply{Brokers: k.Brokers()}, nil
+}
+
+// roleThrowaway starts servers in temporary directories.
+func roleThrowaway(ctx context.Context, _ string) (reply, error) {
+	if _, err := devstack.StartRedis(ctx, devstack.RedisConfig{}); err != nil {
+		return reply{}, err
+	}
+	_, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	return reply{}, err
 }
 
 func roleAll(ctx context.Context, dir string) (reply, error) {

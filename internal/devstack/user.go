@@ -54,9 +54,10 @@ func (a *account) own(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// mayEnter checks that the user can reach dir: every directory above it must let him
-// pass. A home directory such as /root does not, which the server itself would report
-// in a way that sends people looking in the wrong place.
+// mayEnter checks that the user can reach dir, whose path has no links: every directory
+// above it must let him pass. A home directory such as /root does not, which the server
+// itself would report in a way that sends people looking in the wrong place. A refusal
+// is fs.ErrPermission.
 func (a *account) mayEnter(dir string) error {
 	if a == nil {
 		return nil
@@ -67,7 +68,7 @@ func (a *account) mayEnter(dir string) error {
 			return err
 		}
 		if !a.passes(info) {
-			return fmt.Errorf("user %s, who runs it because we are root, may not enter %s (%v): choose a directory elsewhere, such as below /var/lib", a.name, up, info.Mode())
+			return fmt.Errorf("user %s, who runs it because we are root, may not enter %s (%v): %w; choose a directory elsewhere, such as below /var/lib", a.name, up, info.Mode(), fs.ErrPermission)
 		}
 		if up == filepath.Dir(up) {
 			return nil

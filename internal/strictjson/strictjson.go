@@ -261,7 +261,8 @@ func describe(token json.Token) string {
 // join quotes a name that could be mistaken for part of the path, or would make the message hard to read.
 func join(path, name string) string {
 	for _, r := range name {
-		if !(r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
+		plain := r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !plain {
 			name = strconv.QuoteToASCII(name)
 			break
 		}

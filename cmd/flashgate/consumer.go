@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+
+	"flashgate/internal/config"
+)
+
+// consumerCommand is the role behind the broker: order writer and keeper. Any number of processes may run side by side.
+type consumerCommand struct {
+	config.Admin
+	config.Deadlines
+	config.Shutdown
+	config.Redis
+	config.Kafka
+	config.KafkaGroup
+	config.Database
+}
+
+// Run implements the command.
+func (c *consumerCommand) Run(ctx context.Context, std *console) error {
+	logger := newLogger(std)
+	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "consumer", logger)
+		p, err := openParts(ctx, partsConfig{
+			role: "consumer", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines,
+		}, logger, o.registry, o.ready)
+		if err != nil {
+			return err
+		}
+		l.onStop("the connections", p.close)
+		if _, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout); err != nil {
+			return err
+		}
+		logger.Info("listening", "admin", o.address())
+		return nil
+	})
+}
