@@ -19,6 +19,9 @@ type consumerCommand struct {
 
 // Run implements the command.
 func (c *consumerCommand) Run(ctx context.Context, std *console) error {
+	if err := needServers(c.Redis, c.Kafka); err != nil {
+		return err
+	}
 	logger := newLogger(std)
 	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
 		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "consumer", logger)

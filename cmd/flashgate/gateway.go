@@ -27,6 +27,9 @@ type gatewayCommand struct {
 
 // Run implements the command.
 func (c *gatewayCommand) Run(ctx context.Context, std *console) error {
+	if err := needServers(c.Redis, c.Kafka); err != nil {
+		return err
+	}
 	logger := newLogger(std)
 	for _, warning := range c.Later.Warnings() {
 		logger.Warn(warning)

@@ -28,6 +28,19 @@ type partsConfig struct {
 	outboxLimit    int64
 }
 
+// needServers refuses to go without Redis or Kafka: every stock model of this version needs both.
+func needServers(redis config.Redis, kafka config.Kafka) error {
+	for _, server := range []struct {
+		name string
+		off  bool
+	}{{"FLASHGATE_REDIS_URL", redis.Off()}, {"FLASHGATE_KAFKA_BROKERS", kafka.Off()}} {
+		if server.off {
+			return &config.Error{Name: server.name, Value: "off", Problem: "is only for a system whose items are all of the stock model direct, which this version does not have"}
+		}
+	}
+	return nil
+}
+
 // kafkaConfig turns the settings into a broker.Config.
 func kafkaConfig(k config.Kafka, group config.KafkaGroup, role string, logger *slog.Logger) broker.Config {
 	mechanism := k.SASLMechanism
@@ -94,7 +107,7 @@ func (p *parts) awaitSchema(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.As(err, &older):
-			return fmt.Errorf("%w: run `flashgate migrate` first", err)
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}

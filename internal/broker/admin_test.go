@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -143,6 +144,14 @@ func TestDrain(t *testing.T) {
 		commit(2, 2)
 		passed(ends, true, "all of it")
 		write(0, 1)
+		lag, err := admin.Lag(ctx, group, broker.Orders)
+		if want := map[int32]int64{0: 1, 1: 0, 2: 0, 3: 0}; err != nil || !maps.Equal(lag, want) {
+			t.Errorf("lag %v, %v; want %v", lag, err, want)
+		}
+		lag, err = admin.Lag(ctx, devtest.Name("nobody"), broker.Orders)
+		if want := map[int32]int64{0: 4, 1: 0, 2: 2, 3: 0}; err != nil || !maps.Equal(lag, want) {
+			t.Errorf("lag of a group without commits %v, %v; want %v", lag, err, want)
+		}
 		passed(ends, true, "what was written afterwards does not matter")
 		commit(0, 2)
 		passed(ends, false, "set back")

@@ -80,6 +80,9 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// The most partitions and replicas that make sense for one topic; no cluster takes more.
+const maxPartitions, maxReplication = 100_000, 100
+
 // Validate reports the first setting, after WithDefaults, that cannot work.
 func (c Config) Validate() error {
 	if len(c.Brokers) == 0 {
@@ -103,10 +106,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SASL: mechanism %q is none of %s", c.SASLMechanism, strings.Join([]string{SASLPlain, SASLScramSHA256, SASLScramSHA512}, ", "))
 	}
 	switch {
-	case c.Partitions < 1:
-		return fmt.Errorf("partitions: %d is less than 1", c.Partitions)
-	case c.Replication < 1:
-		return fmt.Errorf("replication: %d is less than 1", c.Replication)
+	case c.Partitions < 1 || c.Partitions > maxPartitions:
+		return fmt.Errorf("partitions: %d is not between 1 and %d", c.Partitions, maxPartitions)
+	case c.Replication < 1 || c.Replication > maxReplication:
+		return fmt.Errorf("replication: %d is not between 1 and %d", c.Replication, maxReplication)
 	case c.DialTimeout < 0:
 		return errors.New("dial timeout: must not be negative")
 	case c.RequestTimeout < 0:

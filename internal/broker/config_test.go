@@ -38,6 +38,7 @@ func TestConfigValidate(t *testing.T) {
 		"user, no mechanism": {func(c *broker.Config) { c.SASLUser = "u" }, "mechanism"},
 		"partitions":         {func(c *broker.Config) { c.Partitions = -1 }, "partitions"},
 		"replication":        {func(c *broker.Config) { c.Replication = -1 }, "replication"},
+		"no such cluster":    {func(c *broker.Config) { c.Partitions = 1 << 31 }, "partitions"},
 		"dial timeout":       {func(c *broker.Config) { c.DialTimeout = -1 }, "dial"},
 		"request timeout":    {func(c *broker.Config) { c.RequestTimeout = -1 }, "request"},
 	}

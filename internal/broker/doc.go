@@ -7,7 +7,8 @@
 //	topics.go     the names of the topics
 //	record.go     sale.Event to record and back; PoisonError
 //	deadletter.go the form of a dead letter
-//	producer.go   Publish, Close   attempt.go  one try to produce a call's records   poisoned.go  a client beyond recovery is replaced
-//	admin.go      creating topics, readiness   drain.go  has a group read everything up to here?
+//	producer.go   Publish, Close   attempt.go  one try to write the records of a call, and what follows from its failure
+//	admin.go      readiness   ensure.go  creating topics   drain.go  has a group read everything up to here? how far is it behind?
 //	metrics.go    flashgate_broker_*
+//	brokertest/   tests on the in-process and the real Kafka
 package broker

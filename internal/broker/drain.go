@@ -41,17 +41,13 @@ func (a *Admin) Passed(ctx context.Context, group string, ends Ends) (bool, erro
 	if len(ends.Offsets) == 0 {
 		return true, nil
 	}
-	committed, err := a.admin.FetchOffsetsForTopics(ctx, group, ends.Topic)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // a group that is not known yet has committed nothing
-		return false, fmt.Errorf("read the offsets of consumer group %s: %w", group, err)
+	committed, err := a.committed(ctx, group, ends.Topic)
+	if err != nil {
+		return false, err
 	}
 	var behind []int32
 	for partition, end := range ends.Offsets {
-		offset, ok := committed.Lookup(ends.Topic, partition)
-		if ok && offset.Err != nil {
-			return false, fmt.Errorf("read the offset of consumer group %s on partition %d of %s: %w", group, partition, ends.Topic, offset.Err)
-		}
-		if !ok || offset.At < end {
+		if at, ok := committed[partition]; !ok || at < end {
 			behind = append(behind, partition)
 		}
 	}
@@ -68,6 +64,49 @@ func (a *Admin) Passed(ctx context.Context, group string, ends Ends) (bool, erro
 		}
 	}
 	return true, nil
+}
+
+// Lag returns how many records of each partition of topic the group has not committed.
+func (a *Admin) Lag(ctx context.Context, group, topic string) (map[int32]int64, error) {
+	ends, err := a.End(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	committed, err := a.committed(ctx, group, topic)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := a.offsets(ctx, topic, a.admin.ListStartOffsets)
+	if err != nil {
+		return nil, fmt.Errorf("read the start of Kafka topic %s: %w", topic, err)
+	}
+	lag := make(map[int32]int64, len(starts))
+	for partition, start := range starts {
+		at, ok := committed[partition]
+		if !ok || at < start {
+			at = start // where such a group begins
+		}
+		lag[partition] = max(0, ends.Offsets[partition]-at)
+	}
+	return lag, nil
+}
+
+// committed returns the offsets that a group has committed; partitions without one are left out.
+func (a *Admin) committed(ctx context.Context, group, topic string) (map[int32]int64, error) {
+	responses, err := a.admin.FetchOffsetsForTopics(ctx, group, topic)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // a group that is not known yet has committed nothing
+		return nil, fmt.Errorf("read the offsets of consumer group %s: %w", group, err)
+	}
+	offsets := make(map[int32]int64, len(responses[topic]))
+	for partition, response := range responses[topic] {
+		if response.Err != nil {
+			return nil, fmt.Errorf("read the offset of consumer group %s on partition %d of %s: %w", group, partition, topic, response.Err)
+		}
+		if response.At >= 0 {
+			offsets[partition] = response.At
+		}
+	}
+	return offsets, nil
 }
 
 // offsets asks list for every partition of topic that the metadata know, and fails when one is missing from the answer.

@@ -59,7 +59,7 @@ func (a *Admin) EnsureTopics(ctx context.Context) ([]TopicState, error) {
 }
 
 func (a *Admin) create(ctx context.Context, topic string) (created bool, err error) {
-	response, err := a.admin.CreateTopic(ctx, int32(a.cfg.Partitions), int16(a.cfg.Replication), a.settings(topic), topic) //nolint:gosec // G115: checked by Validate
+	response, err := a.admin.CreateTopic(ctx, int32(a.cfg.Partitions), int16(a.cfg.Replication), a.settings(topic), topic)
 	switch {
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return false, nil

@@ -143,7 +143,7 @@ func TestBodiesAndKeysThatAreRefused(t *testing.T) {
 }
 
 func TestSaleWindow(t *testing.T) {
-	s := newShop(t, devtest.MiniRedis(t).URL(), kfake(t)).open(1, 1)
+	s := newShop(t, devtest.MiniRedis(t).URL(), kfake(t), "TZ=America/Chicago").open(1, 1)
 	create := func(id int64, from, to string) answer {
 		return s.asAdmin(0, "POST", "/admin/sales", fmt.Sprintf(`{"id":%d,"name":"w","startsAt":%q,"endsAt":%q,"items":[{"id":%d,"productId":1,"sku":"w","quantity":5,"price":"1","currency":"JPY","shards":1}]}`, id, from, to, id))
 	}

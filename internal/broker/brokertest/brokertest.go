@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"testing"
+	"testing" //nolint:depguard // helpers of tests, which no product package imports
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"flashgate/internal/broker"
-	"flashgate/internal/devstack"
-	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/devstack"         //nolint:depguard // helpers of tests, which no product package imports
+	"flashgate/internal/devstack/devtest" //nolint:depguard // helpers of tests, which no product package imports
 )
 
 // Timeout bounds every wait of the tests. It is for a machine under load: no assertion about speed.
