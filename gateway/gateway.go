@@ -35,7 +35,6 @@ type Gateway struct {
 	draining  atomic.Bool // changes once, under mu
 	stopped   bool        // nothing may be spawned any more
 	listeners []net.Listener
-	farewells []*listener
 	conns     atomic.Int64
 	refusal   []byte
 }
@@ -126,6 +125,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		ctx:      g.base,
 		refusal:  g.refusal,
 		farewell: make(chan struct{}, maxFarewells),
+		spawn:    g.spawn,
 	}
 	g.mu.Lock()
 	if g.draining.Load() {
@@ -133,7 +133,6 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		return ln.Close()
 	}
 	g.listeners = append(g.listeners, ln)
-	g.farewells = append(g.farewells, wrapped)
 	g.mu.Unlock()
 	if err := g.server.Serve(wrapped); err != nil {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -158,7 +157,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 func (g *Gateway) drain(ctx context.Context) error {
 	g.mu.Lock()
 	g.draining.Store(true)
-	listeners, farewells := g.listeners, g.farewells
+	listeners := g.listeners
 	g.mu.Unlock()
 
 	err := g.server.ShutdownWithContext(ctx)
@@ -176,9 +175,6 @@ func (g *Gateway) drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		g.running.Wait()
-		for _, l := range farewells {
-			l.leaving.Wait()
-		}
 		close(done)
 	}()
 	select {

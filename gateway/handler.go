@@ -94,6 +94,9 @@ func (g *Gateway) handleError(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	a.send(ctx)
 	g.metrics.count(routeNone, a.kind)
+	if c, ok := ctx.Conn().(*client); ok {
+		c.unread.Store(true)
+	}
 	// The deadline of an earlier answer on this connection may have passed, and there may have been none before.
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(g.cfg.WriteTimeout))
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -34,7 +33,7 @@ type listener struct {
 	ctx      context.Context // ends when the gateway stops, and every pause and farewell with it
 	refusal  []byte
 	farewell chan struct{}
-	leaving  sync.WaitGroup
+	spawn    func(func()) bool // runs what the gateway waits for when it stops; false when it has stopped
 }
 
 // Accept implements net.Listener.
@@ -45,7 +44,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			if l.open.Add(1) <= l.limit {
-				return conn, nil
+				return &client{Conn: conn, listener: l}, nil
 			}
 			l.open.Add(-1)
 			l.refused()
@@ -77,16 +76,19 @@ func passing(err error) bool {
 	return false
 }
 
-// refuse answers a connection that there is no room for. Closing a socket with unread bytes resets it, and the client may lose the answer with it;
-// so a bounded number of them is read to the end first, for a short time.
-func (l *listener) refuse(conn net.Conn) {
+// refuse answers a connection that there is no room for.
+func (l *listener) refuse(conn net.Conn) { l.seeOff(conn, l.refusal) }
+
+// seeOff writes last words, if there are any, and closes the connection. Closing a socket with unread bytes resets it, and the client may lose the
+// answer with it; so a bounded number of connections is read to the end first, for a short time.
+func (l *listener) seeOff(conn net.Conn, words []byte) {
 	select {
 	case l.farewell <- struct{}{}:
 	default:
 		_ = conn.Close()
 		return
 	}
-	l.leaving.Go(func() {
+	spawned := l.spawn(func() {
 		defer func() { <-l.farewell }()
 		defer func() { _ = conn.Close() }()
 		stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() })
@@ -94,13 +96,37 @@ func (l *listener) refuse(conn net.Conn) {
 		if conn.SetDeadline(time.Now().Add(farewell)) != nil {
 			return
 		}
-		if _, err := conn.Write(l.refusal); err != nil {
+		if _, err := conn.Write(words); err != nil {
 			return
 		}
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			_, _ = io.Copy(io.Discard, conn)
 		}
 	})
+	if !spawned {
+		<-l.farewell
+		_ = conn.Close()
+	}
+}
+
+// client is a connection that was let in.
+type client struct {
+	net.Conn
+	listener *listener
+	unread   atomic.Bool // the last answer was given before the request was read whole
+	closed   atomic.Bool
+}
+
+// Close implements net.Conn. A client who is still sending, such as headers that are too long, is given the time to read his answer.
+func (c *client) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return net.ErrClosed
+	}
+	if !c.unread.Load() {
+		return c.Conn.Close()
+	}
+	c.listener.seeOff(c.Conn, nil)
+	return nil
 }
 
 // refusalBytes is a whole HTTP answer that closes the connection.

@@ -21,7 +21,7 @@ func raw(t *testing.T, base, request string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	if _, err := io.WriteString(connection, request); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestKeepAliveAndPipelining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	if _, err := io.WriteString(connection, strings.Repeat("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", 5)); err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func (s *shop) try(method, url string, header map[string]string, body []byte) an
 	if err != nil {
 		return answer{err: err}
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	a := answer{status: response.StatusCode, header: response.Header, text: string(text), err: err}
 	_ = json.Unmarshal(text, &a.body)
@@ -243,7 +243,7 @@ func (s *shop) query(sql string, args ...any) int64 {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	defer connection.Close(ctx)
+	defer func() { _ = connection.Close(ctx) }()
 	var n int64
 	if err := connection.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
 		s.tb.Fatalf("%s: %v", sql, err)
