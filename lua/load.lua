@@ -15,7 +15,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return {'KNOWN', current} end
 
 -- The write that changes nothing comes first: a full Redis refuses the script here, before the deletions.
 redis.call('HSET', KEYS[4], 'token', ARGV[1])
-redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[4], 'token', ARGV[1], 'epoch', ARGV[1], 'k', ARGV[2],
   'adds', '0', 'bver', '0', 'waiting', '0', 'units', '0', 'moving', '0')
 -- unpack puts its values on the Lua stack, which holds some thousands.

@@ -24,22 +24,27 @@ local function text(n) return string.format('%.0f', n) end
 -- failed tells the error of a redis.pcall from its answers.
 local function failed(reply) return type(reply) == 'table' and reply.err ~= nil end
 
--- open reads a shard's stock and the numbers in its meta hash.
+-- The numbers in a shard's meta hash. A load writes all of them; a fence alone leaves nothing but the token.
+local META = {'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving', 'token'}
+
+-- judge reads what GET stock and HMGET meta have answered.
 -- Returns a code and what it is about (NOT_LOADED or CORRUPT), or nil, the stock and the numbers by name.
-local function open(stockKey, metaKey)
-  local stock = redis.pcall('GET', stockKey)
+local function judge(stock, values)
   if stock == false then return 'NOT_LOADED', 'stock' end
   stock = int(stock)
   if not stock then return 'CORRUPT', 'stock' end
-  local names = {'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving'}
-  local values = redis.pcall('HMGET', metaKey, unpack(names))
   if failed(values) then return 'CORRUPT', 'meta' end
   local meta = {}
-  for i, name in ipairs(names) do
+  for i, name in ipairs(META) do
     meta[name] = int(values[i])
     if not meta[name] then return 'CORRUPT', 'meta ' .. name end
   end
   return nil, stock, meta
+end
+
+-- open reads a shard's stock and the numbers in its meta hash, and returns as judge.
+local function open(stockKey, metaKey)
+  return judge(redis.pcall('GET', stockKey), redis.pcall('HMGET', metaKey, unpack(META)))
 end
 
 -- clock is the server's time in milliseconds since 1970, as text.

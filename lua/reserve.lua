@@ -20,11 +20,11 @@ local batch, limit = ARGV[2], int(ARGV[3])
 local count = (#ARGV - 3) / 7
 if not limit or count < 1 or count > 256 or count ~= math.floor(count) then return {'BAD_CALL', 'arguments'} end
 
-local users = {}
+local users, wanted = {}, {}
 for i = 1, count do
   users[i] = ARGV[7 * i - 3]
-  local quantity = int(ARGV[7 * i - 1])
-  if not quantity or quantity < 1 then return {'BAD_CALL', 'quantity'} end
+  wanted[i] = int(ARGV[7 * i - 1])
+  if not wanted[i] or wanted[i] < 1 then return {'BAD_CALL', 'quantity'} end
 end
 
 local ran = redis.pcall('HEXISTS', KEYS[3], batch)
@@ -55,18 +55,18 @@ for i = 1, count do
   local mark = fresh[user] or marks[i]
   if mark then
     reply[i + 4] = known(mark, quantity, hash)
-  elseif stock - taken < int(quantity) then
+  elseif stock - taken < wanted[i] then
     reply[i + 4] = 'E'
-  elseif meta.waiting >= limit then
+  elseif meta.waiting + won >= limit then
     reply[i + 4] = 'F'
   else
     local id, price, currency = ARGV[a + 1], ARGV[a + 4], ARGV[a + 5]
-    mark = table.concat({id, quantity, price, currency, now, hash, batch}, '\t')
+    mark = id .. '\t' .. quantity .. '\t' .. price .. '\t' .. currency .. '\t' .. now .. '\t' .. hash .. '\t' .. batch
     fresh[user] = mark
     set[#set + 1] = user
     set[#set + 1] = mark
-    lines[#lines + 1] = table.concat({id, user, quantity, hash, price, currency, ARGV[a + 6]}, '\t')
-    taken = taken + int(quantity)
+    lines[#lines + 1] = id .. '\t' .. user .. '\t' .. quantity .. '\t' .. hash .. '\t' .. price .. '\t' .. currency .. '\t' .. ARGV[a + 6]
+    taken = taken + wanted[i]
     won = won + 1
     reply[i + 4] = 'R'
   end

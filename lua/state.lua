@@ -7,12 +7,10 @@
 --       also the number of marks or outbox entries where that key is not a hash.
 -- Idempotent: reads only.
 
-local code, what = open(KEYS[1], KEYS[4])
-local reply = {code or 'OK', code and what or '', ''}
-local stock = redis.pcall('GET', KEYS[1])
-if int(stock) then reply[3] = stock end
-local values = redis.pcall('HMGET', KEYS[4], 'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving', 'token')
-for i = 1, 8 do
+local stock, values = redis.pcall('GET', KEYS[1]), redis.pcall('HMGET', KEYS[4], unpack(META))
+local code, what = judge(stock, values)
+local reply = {code or 'OK', code and what or '', int(stock) and stock or ''}
+for i = 1, #META do
   local value = not failed(values) and values[i]
   reply[i + 3] = int(value) and value or ''
 end

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -209,6 +210,9 @@ func TestLoad(t *testing.T) {
 			if err != nil || meta["epoch"] != "7" || meta["token"] != "7" || meta["k"] != "2" || len(meta) != 8 {
 				t.Errorf("shard %d: meta %v, %v", i, meta, err)
 			}
+			if l.do("EXISTS", keysOf(32, i).pending) != "0" {
+				t.Errorf("shard %d: outbox entries from before the load", i)
+			}
 		}
 		mark, ok, err := s.Mark(l.ctx, layout, "u17")
 		if want := marks["u17"]; err != nil || !ok || mark.OrderID != want.OrderID || mark.KeyHash != want.KeyHash || mark.Price != "5" || mark.Batch != "" {
@@ -223,6 +227,25 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%d buyers, %v", len(users), err)
 		}
 	})
+}
+
+// More marks than go into one pipeline.
+func TestLargeLoad(t *testing.T) {
+	l := newLab(t, onReal)
+	layout := Layout{Item: 32, Shards: 3}
+	s := l.stock(&broker{})
+	const n = marksAtOnce + 20_000
+	marks := make(map[string]sale.Mark, n)
+	for i := range n {
+		marks[strconv.Itoa(i)] = heldMark(sale.NewOrderID(32))
+	}
+	l.load(s, layout, 1, 5, marks)
+	if got := l.totals(layout); got != (totals{free: 5, marks: n}) {
+		t.Errorf("Redis holds %+v", got)
+	}
+	if id := l.markOf(layout, "77777"); id != marks["77777"].OrderID {
+		t.Errorf("mark of order %s", id)
+	}
 }
 
 // A change of layout: the old one's shards are fenced too, and whoever comes with the old number is told.
@@ -327,6 +350,13 @@ func TestRead(t *testing.T) {
 		}
 		if _, err := s.Buyers(l.ctx, layout); err == nil {
 			t.Error("buyers of a shard that has none to read")
+		}
+		holdings, err := s.Holdings(l.ctx, layout)
+		if err == nil || !strings.Contains(err.Error(), "shard 3") || strings.Contains(err.Error(), "shard 2") || holdings[3] != nil {
+			t.Errorf("holdings %v, %v", holdings, err)
+		}
+		if len(holdings[0]) != 1 || holdings[0][0].Quantity != 2 || holdings[1] == nil || len(holdings[1]) != 0 {
+			t.Errorf("holdings %v", holdings)
 		}
 	})
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/sale"
 )
@@ -276,4 +279,44 @@ func TestNoRedis(t *testing.T) {
 	devtest.Eventually(t, timeout, func() bool {
 		return s.Reserve(l.ctx, layout, request(layout, "7", 1, "")).Outcome == sale.NotLoaded
 	}, "an empty Redis is not recognised")
+}
+
+// During a failover the server says READONLY, which means that nothing ran: the call is sent again until it is over.
+func TestReadOnlyForAWhile(t *testing.T) {
+	l := newLab(t, onReal)
+	layout := Layout{Item: 24, Shards: 1}
+	registry := prometheus.NewRegistry()
+	s := l.stock(&broker{}, func(c *Config) { c.Registerer = registry })
+	l.load(s, layout, 1, 10, nil)
+	s.warm(l, layout)
+	l.do("REPLICAOF", "127.0.0.1", "1")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if r := s.Reserve(l.ctx, layout, request(layout, "7", 1, "")); r.Outcome != sale.Reserved {
+			t.Errorf("got %+v", r)
+		}
+	})
+	refused := s.metrics.calls.WithLabelValues("refused")
+	devtest.Eventually(t, timeout, func() bool { return testutil.ToFloat64(refused) > 0 }, "nothing is refused")
+	l.do("REPLICAOF", "NO", "ONE")
+	wg.Wait()
+	if got := l.rest(layout); got.free != 8 || got.marks != 2 {
+		t.Errorf("Redis holds %+v", got)
+	}
+}
+
+// A refusal that does not pass by itself is told at once.
+func TestRefusalThatStays(t *testing.T) {
+	l := newLab(t, onReal)
+	layout := Layout{Item: 24, Shards: 1}
+	s := l.stock(&broker{})
+	l.load(s, layout, 1, 10, nil)
+	s.warm(l, layout)
+	l.do("CONFIG", "SET", "min-replicas-to-write", "1")
+	if r := s.Reserve(l.ctx, layout, request(layout, "7", 1, "")); r.Outcome != sale.Failed || !strings.Contains(r.Err.Error(), "NOREPLICAS") {
+		t.Errorf("got %+v", r)
+	}
+	if got := l.totals(layout); got.free != 9 || got.waiting != 0 {
+		t.Errorf("Redis holds %+v", got)
+	}
 }

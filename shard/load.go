@@ -10,9 +10,14 @@ import (
 	"flashgate/internal/sale"
 )
 
-// maxMarks is how many marks one shard can be loaded with: Redis takes about a million arguments in a command, and a
-// mark needs two.
-const maxMarks = 500_000
+const (
+	// maxMarks is how many marks one shard can be loaded with: Redis takes about a million arguments in a command, and a
+	// mark needs two.
+	maxMarks = 500_000
+	// marksAtOnce is how many marks are sent in one pipeline, or those of one shard: a third of a second of Redis' time.
+	// The client's own PING waits behind it, and is taken for the silence of a dead server after a while.
+	marksAtOnce = 100_000
+)
 
 // Fence makes the stock of shards 0 to shards-1 unknown and stores the loader's token there (rule R7). shards covers the old
 // and the new layout. False: a newer loader was at one of them, and this one has to give up; the shards before it may be
@@ -26,7 +31,7 @@ func (s *Stock) Fence(ctx context.Context, item int64, shards int, token int64) 
 		k := keysOf(item, i)
 		calls[i] = call{scriptFence, []string{k.stock, k.meta}, []string{formatInt(token)}}
 	}
-	return eachOK("fence", item, s.runAll(ctx, calls))
+	return eachOK("fence", item, 0, s.runAll(ctx, calls))
 }
 
 // Load writes an image into the shards of a layout that the same token has fenced: everything they held is replaced, and
@@ -38,40 +43,62 @@ func (s *Stock) Load(ctx context.Context, layout Layout, image Image) (bool, err
 	if err := checkLayout(layout); err != nil {
 		return false, fmt.Errorf("load: %w", err)
 	}
+	calls, err := imageCalls(layout, image)
+	if err != nil {
+		return false, fmt.Errorf("load item %d: %w", layout.Item, err)
+	}
+	for first := 0; first < len(calls); {
+		last, marks := first, 0
+		for last < len(calls) && (last == first || marks+marksIn(calls[last]) <= marksAtOnce) {
+			marks += marksIn(calls[last])
+			last++
+		}
+		if ok, err := eachOK("load", layout.Item, first, s.runUntil(ctx, calls[first:last])); !ok || err != nil {
+			return false, err
+		}
+		first = last
+	}
+	s.announceCleared(ctx, layout.Item)
+	return true, nil
+}
+
+// loadArgs is the number of arguments of load before the marks.
+const loadArgs = 3
+
+func marksIn(c call) int { return (len(c.args) - loadArgs) / 2 }
+
+// imageCalls makes the calls that load an image, by shard.
+func imageCalls(layout Layout, image Image) ([]call, error) {
 	if image.Free < 0 || image.Free > sale.MaxQuantity || image.Token < 1 {
-		return false, fmt.Errorf("load item %d: %d units with token %d", layout.Item, image.Free, image.Token)
-	}
-	args := make([][]string, layout.Shards)
-	for i := range args {
-		args[i] = []string{formatInt(image.Token), formatInt(int64(layout.Shards)), formatInt(spread(image.Free, layout.Shards, i))}
-	}
-	for user, mark := range image.Marks {
-		if err := sale.CheckUser(user); err != nil {
-			return false, fmt.Errorf("load item %d, order %s: user: %w", layout.Item, mark.OrderID, err)
-		}
-		text := encodeMark(mark)
-		if _, err := decodeMark(text); err != nil {
-			return false, fmt.Errorf("load item %d, order %s: its mark could not be read again: %w", layout.Item, mark.OrderID, err)
-		}
-		home := sale.Home(user, layout.Shards)
-		args[home] = append(args[home], user, text)
+		return nil, fmt.Errorf("%d units with token %d", image.Free, image.Token)
 	}
 	calls := make([]call, layout.Shards)
 	for i := range calls {
-		if marks := len(args[i]) / 2; marks > maxMarks {
-			return false, place{layout.Item, i}.wrap("load", fmt.Errorf("%d marks, a shard takes %d: use more shards", marks, maxMarks))
+		calls[i] = call{scriptLoad, keysOf(layout.Item, i).all(), []string{
+			formatInt(image.Token), formatInt(int64(layout.Shards)), formatInt(spread(image.Free, layout.Shards, i)),
+		}}
+	}
+	for user, mark := range image.Marks {
+		if err := sale.CheckUser(user); err != nil {
+			return nil, fmt.Errorf("user of order %s: %w", mark.OrderID, err)
 		}
-		calls[i] = call{scriptLoad, keysOf(layout.Item, i).all(), args[i]}
+		text := encodeMark(mark)
+		if _, err := decodeMark(text); err != nil {
+			return nil, fmt.Errorf("the mark of order %s could not be read again: %w", mark.OrderID, err)
+		}
+		c := &calls[sale.Home(user, layout.Shards)]
+		c.args = append(c.args, user, text)
 	}
-	ok, err := eachOK("load", layout.Item, s.runUntil(ctx, calls))
-	if ok {
-		s.announceCleared(ctx, layout.Item)
+	for i, c := range calls {
+		if n := marksIn(c); n > maxMarks {
+			return nil, fmt.Errorf("shard %d: %d marks, a shard takes %d: use more shards", i, n, maxMarks)
+		}
 	}
-	return ok, err
+	return calls, nil
 }
 
-// eachOK sums up the answers of all shards to a loader.
-func eachOK(what string, item int64, results []result) (bool, error) {
+// eachOK sums up the answers to a loader of shards from first on.
+func eachOK(what string, item int64, first int, results []result) (bool, error) {
 	refused := false
 	var errs []error
 	for i, r := range results {
@@ -81,7 +108,7 @@ func eachOK(what string, item int64, results []result) (bool, error) {
 		}
 		switch {
 		case err != nil:
-			errs = append(errs, place{item, i}.wrap(what, err))
+			errs = append(errs, place{item, first + i}.wrap(what, err))
 		case r.code == "REFUSED":
 			refused = true
 		}
@@ -95,18 +122,7 @@ func eachOK(what string, item int64, results []result) (bool, error) {
 // Retire removes the keys of shards 0 to shards-1 of an item that is over: without stock, marks, outbox entries and
 // transfers that anybody waits for, which the caller has made sure of.
 func (s *Stock) Retire(ctx context.Context, item int64, shards int) error {
-	if err := checkLayout(Layout{item, shards}); err != nil {
-		return fmt.Errorf("retire: %w", err)
-	}
-	commands := make([]rueidis.Completed, shards)
-	for i := range commands {
-		commands[i] = s.cfg.Client.B().Unlink().Key(keysOf(item, i).all()...).Build()
-	}
-	var errs []error
-	for i, err := range s.plain(ctx, commands, func(int, rueidis.RedisResult) error { return nil }) {
-		if err != nil {
-			errs = append(errs, place{item, i}.wrap("retire", err))
-		}
-	}
-	return errors.Join(errs...)
+	return s.eachShard(ctx, Layout{item, shards}, "retire", func(k keys) rueidis.Completed {
+		return s.cfg.Client.B().Unlink().Key(k.all()...).Build()
+	}, func(int, rueidis.RedisResult) error { return nil })
 }

@@ -29,6 +29,7 @@ const (
 	loseCall  fate = iota // the call never arrives, the connection breaks
 	loseReply             // Redis runs the call, the connection breaks before its reply
 	keepReply             // the reply waits for letGo
+	tearApart             // of several calls sent at once the first is answered before the hook runs, the others come after it
 )
 
 func newProxy(tb testing.TB, redisURL string) *proxy {
@@ -110,6 +111,8 @@ func (p *proxy) calls(client, server net.Conn, marked chan<- func()) {
 			return
 		}
 		lose := false
+		first := 0 // bytes that go ahead
+		var between func()
 		p.mu.Lock()
 		if p.needle != nil && bytes.Contains(buf[:n], p.needle) {
 			hook, kept := p.hook, p.kept
@@ -123,6 +126,11 @@ func (p *proxy) calls(client, server net.Conn, marked chan<- func()) {
 				marked <- func() { hook(); _ = client.Close() }
 			case keepReply:
 				marked <- func() { hook(); <-kept }
+			case tearApart:
+				replied := make(chan struct{})
+				marked <- func() { close(replied) }
+				first = secondCall(buf[:n])
+				between = func() { <-replied; hook() }
 			}
 		}
 		p.mu.Unlock()
@@ -130,10 +138,24 @@ func (p *proxy) calls(client, server net.Conn, marked chan<- func()) {
 			_ = client.Close()
 			return
 		}
-		if _, err := server.Write(buf[:n]); err != nil {
+		if between != nil {
+			if _, err := server.Write(buf[:first]); err != nil {
+				return
+			}
+			between()
+		}
+		if _, err := server.Write(buf[first:n]); err != nil {
 			return
 		}
 	}
+}
+
+// secondCall is where the second EVALSHA of a pipeline begins.
+func secondCall(pipeline []byte) int {
+	name := []byte("EVALSHA")
+	at := bytes.Index(pipeline, name) + len(name)
+	at += bytes.Index(pipeline[at:], name)
+	return bytes.LastIndexByte(pipeline[:at], '*')
 }
 
 func (p *proxy) replies(server, client net.Conn, marked <-chan func()) {

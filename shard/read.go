@@ -34,31 +34,66 @@ func (s *Stock) plain(ctx context.Context, commands []rueidis.Completed, read fu
 	return errs
 }
 
-// Buyers returns the users who have a mark in any shard of the item, in no order.
-func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
+// eachShard sends a command to every shard of a layout and hands each answer to read, in order. The error names the shards
+// that did not answer, or whose answer could not be read.
+func (s *Stock) eachShard(ctx context.Context, layout Layout, what string, build func(keys) rueidis.Completed, read func(int, rueidis.RedisResult) error) error {
 	if err := checkLayout(layout); err != nil {
-		return nil, fmt.Errorf("read buyers: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	commands := make([]rueidis.Completed, layout.Shards)
 	for i := range commands {
-		commands[i] = s.cfg.Client.B().Hkeys().Key(keysOf(layout.Item, i).buyers).Build()
+		commands[i] = build(keysOf(layout.Item, i))
 	}
+	var errs []error
+	for i, err := range s.plain(ctx, commands, read) {
+		if err != nil {
+			errs = append(errs, place{layout.Item, i}.wrap(what, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Buyers returns the users who have a mark in any shard of the item, in no order.
+func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
 	var users []string
-	failed := s.plain(ctx, commands, func(_ int, answer rueidis.RedisResult) error {
+	err := s.eachShard(ctx, layout, "read buyers", func(k keys) rueidis.Completed {
+		return s.cfg.Client.B().Hkeys().Key(k.buyers).Build()
+	}, func(_ int, answer rueidis.RedisResult) error {
 		some, err := answer.AsStrSlice()
 		users = append(users, some...)
 		return err
 	})
-	var errs []error
-	for i, err := range failed {
-		if err != nil {
-			errs = append(errs, place{layout.Item, i}.wrap("read buyers", err))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return users, nil
+}
+
+// Holdings returns the marks of every shard of a layout, by shard, in no order within one: who holds which units, as Redis
+// remembers it. It is for people and for accounts; it moves every mark over the network. An error names the shards that did
+// not answer, or hold something else; their part is nil then.
+func (s *Stock) Holdings(ctx context.Context, layout Layout) ([][]sale.Mark, error) {
+	if err := checkLayout(layout); err != nil {
+		return nil, fmt.Errorf("read holdings: %w", err)
+	}
+	holdings := make([][]sale.Mark, layout.Shards)
+	err := s.eachShard(ctx, layout, "read holdings", func(k keys) rueidis.Completed {
+		return s.cfg.Client.B().Hvals().Key(k.buyers).Build()
+	}, func(i int, answer rueidis.RedisResult) error {
+		texts, err := answer.AsStrSlice()
+		if err != nil {
+			return err
+		}
+		marks := make([]sale.Mark, len(texts))
+		for j, text := range texts {
+			if marks[j], err = decodeMark(text); err != nil {
+				return fmt.Errorf("%w: %w", ErrUnreadable, err)
+			}
+		}
+		holdings[i] = marks
+		return nil
+	})
+	return holdings, err
 }
 
 // Mark reads the mark of a user; false when he has none. While the stock is being loaded a mark that is found is good, and

@@ -286,3 +286,63 @@ func TestAnswerAfterTheRecordDeadline(t *testing.T) {
 		}
 	})
 }
+
+// The reply is lost, and what it said is read back after the record deadline: as late as a late answer.
+func TestLostReplyReadBackTooLate(t *testing.T) {
+	everywhere(t, func(t *testing.T, b backend) {
+		l := newLab(t, b)
+		layout := Layout{Item: 5, Shards: 1}
+		kafka := &broker{}
+		p := newProxy(t, l.url)
+		var ahead atomic.Int64
+		s := l.stockAt(p.URL(), kafka, func(c *Config) {
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		})
+		l.load(s, layout, 1, 10, nil)
+		s.warm(l, layout)
+		p.next(scriptReserve.sha, loseReply, func() { ahead.Add(int64(2 * timeout)) })
+		req := request(layout, "7", 1, "k")
+		if r := s.Reserve(l.ctx, layout, req); r.Outcome != sale.Unknown || r.OrderID != req.OrderID {
+			t.Errorf("got %+v", r)
+		}
+		if n := len(kafka.seen()); n != 1 {
+			t.Errorf("%d events", n)
+		}
+		if got := l.totals(layout); got.waiting != 1 || got.free != 8 {
+			t.Errorf("Redis holds %+v", got)
+		}
+	})
+}
+
+// The reply of any step of a transfer is lost: a take is not repeated, its record is found; give and settle are repeated.
+// The unit arrives once.
+func TestLostReplyOfTransferSteps(t *testing.T) {
+	everywhere(t, func(t *testing.T, b backend) {
+		for _, step := range []*script{scriptTake, scriptGive, scriptSettle} {
+			l := newLab(t, b)
+			layout := Layout{Item: 5, Shards: 2}
+			p := newProxy(t, l.url)
+			s := l.stockAt(p.URL(), &broker{})
+			l.load(s, layout, 1, 3, nil) // two in shard 0, one in shard 1
+			for _, user := range []string{"1", "3"} {
+				if r := s.Reserve(l.ctx, layout, request(layout, user, 1, "")); r.Outcome != sale.Reserved {
+					t.Fatalf("%s: warm up: %+v", step.Name, r)
+				}
+			}
+			l.rest(layout)
+			p.next(step.sha, loseReply, nil)
+			// Settle runs behind the answer: a reserve call may go down with its connection, which is for the buyer to repeat.
+			var r sale.Result
+			devtest.Eventually(t, timeout, func() bool {
+				r = s.Reserve(l.ctx, layout, request(layout, "5", 1, "key"))
+				return r.Outcome != sale.Unknown || step != scriptSettle
+			}, "the buyer is not served")
+			if r.Outcome != sale.Reserved && r.Outcome != sale.Own {
+				t.Errorf("%s: %+v", step.Name, r)
+			}
+			if got := l.rest(layout); got.free != 0 || got.marks != 3 {
+				t.Errorf("%s: Redis holds %+v", step.Name, got)
+			}
+		}
+	})
+}

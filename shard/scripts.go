@@ -128,9 +128,9 @@ func (s *Stock) runUntil(ctx context.Context, calls []call) []result {
 	results := s.send(ctx, calls, false)
 	var again []call
 	var at []int
-	for i, r := range results {
-		if e, ok := rueidis.IsRedisErr(r.err); ok && e.IsNoScript() {
-			again, at = append(again, calls[i]), append(at, i)
+	for i, c := range calls {
+		if e, ok := rueidis.IsRedisErr(results[i].err); ok && e.IsNoScript() {
+			again, at = append(again, c), append(at, i)
 		}
 	}
 	if len(again) > 0 {

@@ -112,7 +112,7 @@ func TestUnreadableKeys(t *testing.T) {
 			"meta is a string":    {{"SET", k.meta, "x"}},
 			"no meta":             {{"DEL", k.meta}},
 		}
-		for _, field := range []string{"k", "epoch", "adds", "bver", "waiting", "units", "moving"} {
+		for _, field := range []string{"k", "epoch", "adds", "bver", "waiting", "units", "moving", "token"} {
 			spoilt["no "+field] = [][]string{{"HDEL", k.meta, field}}
 			spoilt["odd "+field] = [][]string{{"HSET", k.meta, field, "1e1"}}
 		}
@@ -265,7 +265,7 @@ func TestScriptsRefuseArguments(t *testing.T) {
 			"load an odd k":  {scriptLoad, k.all(), []string{"1", "0", "1"}},
 			"half a mark":    {scriptLoad, k.all(), []string{"1", "1", "1", "u"}},
 		} {
-			if r, err := s.run(l.ctx, c); err != nil || r.fault() != errBadCall {
+			if r, err := s.run(l.ctx, c); err != nil || !errors.Is(r.fault(), errBadCall) {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
 		}

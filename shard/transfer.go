@@ -25,7 +25,9 @@ func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfe
 		}}
 	}
 	var taken []transfer
-	for i, r := range s.runAll(ctx, calls) {
+	results := s.runAll(ctx, calls)
+	for i, m := range moves {
+		r := results[i]
 		if r.err != nil {
 			if !neverRan(r.err) {
 				s.metrics.moves.WithLabelValues("unsettled").Inc()
@@ -38,7 +40,7 @@ func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfe
 		units, e1 := parseQuantity(r.values[0])
 		epoch, e2 := parseCount(r.values[1])
 		if e1 == nil && e2 == nil {
-			taken = append(taken, transfer{id: ids[i], from: moves[i].from, to: moves[i].to, units: units, epoch: epoch})
+			taken = append(taken, transfer{id: ids[i], from: m.from, to: m.to, units: units, epoch: epoch})
 		}
 	}
 	return taken

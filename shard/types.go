@@ -65,6 +65,8 @@ type Proof struct {
 }
 
 // ShardReading is what one shard holds. Numbers that could not be read are -1, Stock is nil then.
+//
+//nolint:revive // "a reading" alone could be of an outbox or a mark as well
 type ShardReading struct {
 	Shard    int
 	Loaded   bool   // the stock key exists
