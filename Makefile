@@ -40,6 +40,7 @@ run: ## install what is missing, build, and run the whole system (ARGS: flags of
 
 .PHONY: build
 build: ## build bin/flashgate
+	@[[ -x bin/flashgate ]] || echo "building flashgate, which takes a few minutes the first time"
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/flashgate ./cmd/flashgate
 
 .PHONY: test

@@ -85,7 +85,13 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	fmt.Fprintf(&out, "max %s\n\n", micros(r.tally.times.Max()))
 	a := r.Audit
 	fmt.Fprintf(&out, "database and Redis: quantity %d, sold %d, free %d, on the way %d, in transfer %d\n", a.Quantity, a.Sold, a.Available, a.Pending, a.InTransfer)
-	if len(a.Violations) == 0 {
+	if limited := r.tally.answers["429 RATE_LIMITED"]; limited > 0 {
+		fmt.Fprintf(&out, "%d requests were limited: does the gateway trust this machine as a proxy (FLASHGATE_TRUSTED_PROXIES)?\n", limited)
+	}
+	switch {
+	case len(r.tally.accepted) == 0:
+		fmt.Fprintln(&out, "Nothing was sold.")
+	case len(a.Violations) == 0:
 		fmt.Fprintln(&out, "I1 to I4 hold.")
 	}
 	for _, violation := range a.Violations {

@@ -65,6 +65,8 @@ func (c *Consumer) Healthy(ctx context.Context) error {
 	switch {
 	case !member:
 		return errors.New("the order writer is not a member of its consumer group yet")
+	case polled.IsZero():
+		return errors.New("the order writer has not asked for records yet")
 	case now.Sub(polled) > silentFor:
 		return fmt.Errorf("the order writer has not asked for records for %v", now.Sub(polled).Round(time.Second))
 	case now.Sub(answered) > silentFor:

@@ -62,7 +62,7 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, began time.Time, r route, id, q
 	case routeOrders:
 		return g.findOrder(ctx, began, query)
 	case routeReady:
-		if !g.ready(ctx) {
+		if !g.ready() {
 			return g.answer(ctx, &answerDraining)
 		}
 		return g.answer(ctx, &answerReady)

@@ -23,8 +23,12 @@ func (g *Gateway) Check(context.Context) error {
 	return nil
 }
 
-// ready is the answer of the public probe.
-func (g *Gateway) ready(ctx context.Context) bool { return g.Check(ctx) == nil && g.ports.Ready() }
+// ready is the answer of the public probe, which decides whether shoppers are sent here. An old catalogue is not a reason against it: it comes of a
+// database that is away from all gateways at once, and units are sold without it.
+func (g *Gateway) ready() bool {
+	_, known := g.catalogueAge()
+	return known && !g.draining.Load() && g.ports.Ready()
+}
 
 // SoldOut reports whether this gateway answers "sold out" for an item without asking anybody.
 func (g *Gateway) SoldOut(item int64) bool {

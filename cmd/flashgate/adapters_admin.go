@@ -75,7 +75,8 @@ func (s adminStock) Read(ctx context.Context, it sale.Item) ([]admin.Shard, erro
 	}
 	shards := make([]admin.Shard, layout.Shards)
 	for i, r := range readings {
-		shards[i] = admin.Shard{Known: r.Readable && marks[i] != nil, Pending: r.Pending, Moving: r.Moving, Holdings: make([]admin.Holding, len(marks[i]))}
+		// A shard that lost everything has no counters either: -1 stands for them.
+		shards[i] = admin.Shard{Known: r.Readable && marks[i] != nil && r.Pending >= 0 && r.Moving >= 0, Pending: r.Pending, Moving: r.Moving, Holdings: make([]admin.Holding, len(marks[i]))}
 		if r.Loaded {
 			shards[i].Stock = r.Stock
 		}

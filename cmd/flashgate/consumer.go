@@ -32,9 +32,11 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 			return err
 		}
 		l.onStop("the connections", p.close)
-		if _, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout); err != nil {
+		k, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout)
+		if err != nil {
 			return err
 		}
+		l.background("the keeper", k.Run)
 		logger.Info("listening", "admin", o.address())
 		return nil
 	})

@@ -58,6 +58,7 @@ func openDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.background("the keeper", k.Run)
 	public, api, err := startEdge(ctx, l, p, edgeConfig{
 		listen: "127.0.0.1:0", adminToken: "desk-token", auth: config.Auth{JWTSecret: testKey},
 		limits:   config.Limits{RateUser: limiter.Off(), RateIP: limiter.Off(), RateRead: limiter.Off()},

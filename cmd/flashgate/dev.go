@@ -9,8 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"flashgate/internal/broker"
 	"flashgate/internal/config"
@@ -66,7 +69,7 @@ func (c *devCommand) Run(ctx context.Context, std *console) error {
 			return err
 		}
 		logger.Info("listening", "public", public, "admin", o.address())
-		return c.greet(std.out, set, public, o.address())
+		return c.greet(ctx, std.out, set, public, o.address())
 	})
 }
 
@@ -78,6 +81,9 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	}
 	kafka := broker.Config{Brokers: set.brokers, ClientID: "flashgate-dev", Group: c.Group, Logger: quiet(logger)}
 	if err := prepare(ctx, set.database, kafka); err != nil {
+		return nil, "", err
+	}
+	if err := c.checkDatabase(ctx, set); err != nil {
 		return nil, "", err
 	}
 	p, err := openParts(ctx, partsConfig{
@@ -93,6 +99,10 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	set.ledger, set.stock, set.loader = p.ledger, p.stock, adminLoader{k.Loader()}
+	if err := set.warmUp(ctx); err != nil {
+		return nil, "", err
+	}
+	l.background("the keeper", k.Run)
 	public, api, err := startEdge(ctx, l, p, edgeConfig{
 		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
 	}, set.loader)
@@ -101,6 +111,38 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	}
 	o.setAdmin(api)
 	return set, public, nil
+}
+
+// checkDatabase refuses a database that somebody names in which other sales than dev's are going on, unless its Redis and Kafka are named as well: a
+// Redis and a Kafka of our own know nothing of these sales, and a keeper that finds them empty loads them anew, which ends what the real ones have
+// sold since.
+func (c *devCommand) checkDatabase(ctx context.Context, set *devSet) error {
+	if !c.DatabaseURL.IsSet() || c.RedisURL.IsSet() && len(c.KafkaBrokers) > 0 {
+		return nil
+	}
+	db, err := ledger.Open(ctx, ledger.Config{URL: set.database, ApplicationName: "flashgate-dev"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	items, err := db.Catalogue(ctx)
+	if err != nil || len(items) == 0 || slices.ContainsFunc(items, func(it sale.Item) bool { return it.ID == demoItem && it.SaleID == demoSale }) {
+		return err
+	}
+	return &config.Error{Name: "FLASHGATE_DATABASE_URL", Problem: "there are sales in this database that are not dev's; name their FLASHGATE_REDIS_URL and FLASHGATE_KAFKA_BROKERS too"}
+}
+
+// warmUp loads the stock of every item that was on sale before: the in-process Redis begins empty. The keeper would do it as well, with an alarm.
+func (set *devSet) warmUp(ctx context.Context) error {
+	states, err := set.ledger.LoadWatch(ctx)
+	if err != nil {
+		return err
+	}
+	var loads errgroup.Group
+	for _, state := range states {
+		loads.Go(func() error { return set.loader.First(ctx, state.ItemID) })
+	}
+	return loads.Wait()
 }
 
 // prepare brings an empty or older database up to date and makes the topics.
@@ -166,6 +208,10 @@ func (set *devSet) startPostgres(ctx context.Context, l *life, logger *slog.Logg
 		return err
 	}
 	l.onStop("PostgreSQL", func(context.Context) error { return server.Stop() })
+	go func() {
+		<-server.Done()
+		l.fail(errors.New("the private PostgreSQL has ended"))
+	}()
 	if err := server.EnsureDatabase(ctx, "flashgate"); err != nil {
 		return err
 	}
@@ -194,8 +240,12 @@ func loadDemo(ctx context.Context, db *ledger.DB, loader adminLoader) error {
 }
 
 // greet tells a newcomer what to do next.
-func (c *devCommand) greet(w io.Writer, set *devSet, public, operators string) error {
+func (c *devCommand) greet(ctx context.Context, w io.Writer, set *devSet, public, operators string) error {
 	signer, err := token.NewSigner(token.SignerConfig{Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience})
+	if err != nil {
+		return err
+	}
+	it, _, err := set.ledger.Item(ctx, demoItem)
 	if err != nil {
 		return err
 	}
@@ -208,14 +258,14 @@ func (c *devCommand) greet(w io.Writer, set *devSet, public, operators string) e
 	program := os.Args[0]
 	var b strings.Builder
 	fmt.Fprintf(&b, `
-flashgate is open: sale %d, item %d, %d units.
+flashgate is open: sale %d, item %d, %d of %d units left.
 
   Buy a unit, as user %s:
     curl -i -X POST '%s/api/flash-sales/items/%d/purchase' -H 'Idempotency-Key: my-first-order' \
       -H 'Authorization: Bearer %s'
 
   Look at the order:
-    curl '%s/api/flash-sales/orders?itemId=%d' \
+    curl -s '%s/api/flash-sales/orders?itemId=%d' \
       -H 'Authorization: Bearer %s'
 
   A token for somebody else:
@@ -234,14 +284,17 @@ flashgate is open: sale %d, item %d, %d units.
   Kept in       %s
 
 Ctrl-C ends it.
-`, demoSale, demoItem, demoQuantity, user, edge, demoItem, bearer, edge, demoItem, bearer, c.JWTSecret.Reveal(), program, desk, c.AdminToken.Reveal(), program, demoItem,
+`, demoSale, demoItem, it.Quantity-it.Sold, it.Quantity, user, edge, demoItem, bearer, edge, demoItem, bearer, c.JWTSecret.Reveal(), program, desk, c.AdminToken.Reveal(), program, demoItem,
 		program, edge, desk, c.AdminToken.Reveal(), c.JWTSecret.Reveal(), set.database, set.redis,
-		edge, desk, c.AdminToken.Reveal(), set.database, set.redis, strings.Join(set.brokers, ","), keptIn(set.kept))
+		edge, desk, c.AdminToken.Reveal(), set.database, set.redis, strings.Join(set.brokers, ","), c.keptIn(set.kept))
 	_, err = io.WriteString(w, b.String())
 	return err
 }
 
-func keptIn(dir string) string {
+func (c *devCommand) keptIn(dir string) string {
+	if dir == "" && c.DatabaseURL.IsSet() {
+		return "the database named above"
+	}
 	if dir == "" {
 		return "nothing: all of it is gone at the end (--data DIR keeps it)"
 	}

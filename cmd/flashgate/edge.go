@@ -44,7 +44,7 @@ func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader ad
 		Logger: p.logger, Registerer: p.registry,
 	}, gateway.Ports{
 		Seller: stockPorts{p.stock}, Zero: stockPorts{p.stock}, Marks: stockPorts{p.stock}, Notices: stockPorts{p.stock},
-		Orders: ledgerPorts{p.ledger}, Source: ledgerPorts{p.ledger}, Limits: buckets, Clients: clients, Tokens: verifier, Ready: p.ready.Ready,
+		Orders: ledgerPorts{p.ledger}, Source: ledgerPorts{p.ledger}, Limits: buckets, Clients: clients, Tokens: verifier, Ready: p.canSell,
 	})
 	if err != nil {
 		return "", nil, err
@@ -55,7 +55,7 @@ func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader ad
 	if err != nil {
 		return "", nil, err
 	}
-	p.ready.Add("gateway", edge.Check)
+	p.ready.Add("catalogue", edge.Check)
 	listener, err := net.Listen("tcp", cfg.listen)
 	if err != nil {
 		return "", nil, fmt.Errorf("listen on FLASHGATE_LISTEN: %w", err)
@@ -80,11 +80,14 @@ func newVerifier(auth config.Auth) (*token.Verifier, error) {
 	if auth.JWTPublicKeyFile != "" {
 		pem, err := os.ReadFile(auth.JWTPublicKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("read FLASHGATE_JWT_PUBLIC_KEY_FILE: %w", err)
+			return nil, &config.Error{Name: "FLASHGATE_JWT_PUBLIC_KEY_FILE", Value: auth.JWTPublicKeyFile, Problem: err.Error()}
 		}
 		keys.PublicKeys = pem
 	}
 	known, err := token.NewKeys(keys)
+	if err != nil && keys.PublicKeys != nil {
+		return nil, &config.Error{Name: "FLASHGATE_JWT_PUBLIC_KEY_FILE", Value: auth.JWTPublicKeyFile, Problem: err.Error()}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of tokens: %w", err)
 	}

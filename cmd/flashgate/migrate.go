@@ -22,7 +22,11 @@ func (c *migrateCommand) Run(ctx context.Context, std *console) error {
 	if err := ledger.Migrate(ctx, c.URL.Reveal()); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(std.out, "database: schema version %d or newer\n", ledger.SchemaVersion)
+	version, err := schemaVersion(ctx, c.URL.Reveal())
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(std.out, "database: schema version %d\n", version)
 	if c.Off() {
 		_, _ = fmt.Fprintln(std.out, "kafka: off")
 		return nil
@@ -44,4 +48,13 @@ func (c *migrateCommand) Run(ctx context.Context, std *console) error {
 		}
 	}
 	return nil
+}
+
+func schemaVersion(ctx context.Context, database string) (int64, error) {
+	db, err := ledger.Open(ctx, ledger.Config{URL: database, ApplicationName: "flashgate-migrate"})
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.Schema(ctx)
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/rueidis"
 
@@ -63,6 +66,7 @@ type parts struct {
 	stock    *shard.Stock
 	producer *broker.Producer
 	admin    *broker.Admin
+	wasReady atomic.Bool
 }
 
 // retryEvery is the wait between two attempts to reach a server at the start.
@@ -81,14 +85,18 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 		return nil, err
 	}
 	ready.Add("postgresql", p.ledger.Ping)
-	ready.Add("schema", p.ledger.CheckSchema)
+	ready.Add("schema", p.schemaReady)
 	if err = p.awaitSchema(ctx); err != nil {
 		return nil, err
 	}
 	if p.admin, err = broker.NewAdmin(cfg.kafka); err != nil {
 		return nil, err
 	}
-	ready.Add("kafka", p.topicsReady)
+	ready.Add("kafka", p.admin.Ping)
+	ready.Add("topics", p.topicsReady)
+	if err := p.topicsReady(ctx); err != nil {
+		logger.Warn("orders cannot be published yet: run `flashgate migrate`", "error", err)
+	}
 	if p.producer, err = broker.NewProducer(broker.ProducerConfig{Config: cfg.kafka, Registerer: registry}); err != nil {
 		return nil, err
 	}
@@ -108,6 +116,8 @@ func (p *parts) awaitSchema(ctx context.Context) error {
 			return nil
 		case errors.As(err, &older):
 			return err
+		case refusedForGood(err) != "":
+			return &config.Error{Name: "FLASHGATE_DATABASE_URL", Problem: "PostgreSQL refuses it: " + refusedForGood(err)}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
@@ -116,6 +126,19 @@ func (p *parts) awaitSchema(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// refusedForGood returns what a server said that will not let us in however often we ask: a wrong password or role, a database that does not exist,
+// a parameter that it does not know. Empty for everything else.
+func refusedForGood(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && len(refused.Code) == 5 {
+		switch refused.Code[:2] {
+		case "28", "3D", "42":
+			return refused.Message
+		}
+	}
+	return ""
 }
 
 // connectRedis waits until Redis can be reached: its client library cannot be made without.
@@ -137,12 +160,32 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 	return err
 }
 
+// schemaReady says that the schema is too old. Whether the database answers is another check's to say.
+func (p *parts) schemaReady(ctx context.Context) error {
+	var older *ledger.SchemaError
+	if err := p.ledger.CheckSchema(ctx); errors.As(err, &older) {
+		return err
+	}
+	return nil
+}
+
+// topicsReady says which topics are missing. Whether the brokers answer is another check's to say.
 func (p *parts) topicsReady(ctx context.Context) error {
 	missing, err := p.admin.TopicsReady(ctx)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("topics are missing or without a leader: %v", missing)
+		return fmt.Errorf("topics are missing or without a leader: %s", strings.Join(missing, ", "))
 	}
-	return err
+	return nil
+}
+
+// canSell reports whether shoppers should be sent to this process. Once everything was there, units are sold without PostgreSQL, and without Kafka up
+// to the outbox limit; and what is away from one gateway is away from all, so that a balancer which believed it would shut the sale.
+func (p *parts) canSell() bool {
+	if p.ready.Ready() {
+		p.wasReady.Store(true)
+		return true
+	}
+	return p.wasReady.Load() && p.ready.ReadyBut("postgresql", "kafka", "catalogue", "consumer")
 }
 
 // close ends the connections in the order in which they depend on each other: first no event may be under way any more, then what carries

@@ -9,8 +9,8 @@ import (
 	"flashgate/internal/keeper"
 )
 
-// startWriter starts the order writer and the keeper. shutdown is how long the process may take to stop: the order writer gets half of it for the
-// batch in hand.
+// startWriter starts the order writer, and makes the keeper, which the caller starts. shutdown is how long the process may take to stop: the order
+// writer gets half of it for the batch in hand.
 func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines, shutdown time.Duration) (*keeper.Keeper, error) {
 	writer, err := consumer.New(consumer.Config{
 		Broker: kafka, Ledger: p.ledger, DeadLetters: p.producer, StopTimeout: shutdown / 2, Logger: p.logger, Registerer: p.registry,
@@ -23,7 +23,6 @@ func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadli
 		return nil, err
 	}
 	p.ready.Add("consumer", writer.Healthy)
-	l.background("the keeper", k.Run)
 	l.background("the order writer", writer.Run)
 	return k, nil
 }

@@ -53,7 +53,7 @@ type Readiness struct {
 	checks   []*check // in the order in which they were added
 	draining bool
 	answer   *reading // the newest one, perhaps still being made
-	known    bool     // nothing was missing in the newest complete one
+	known    *reading // the newest complete one; nil before the first
 }
 
 type check struct {
@@ -99,7 +99,7 @@ func (r *Readiness) Add(name string, probe func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checks = append(r.checks, &check{name: name, probe: probe})
-	r.answer, r.known = nil, false
+	r.answer, r.known = nil, nil
 }
 
 // Drain makes the role not ready for the rest of its life, so that nobody sends it more work while it stops.
@@ -130,14 +130,17 @@ func (r *Readiness) Missing(ctx context.Context) []Missing {
 // Ready reports whether nothing is missing, without waiting: it answers from the newest reading that is complete, and begins another one when
 // that is no longer fresh. Before the first is complete it answers no. Whoever calls it once in a while, as every probe does, gets an answer
 // as old as his last call.
-func (r *Readiness) Ready() bool {
+func (r *Readiness) Ready() bool { return r.ReadyBut() }
+
+// ReadyBut is Ready for somebody who can do without some of the checks.
+func (r *Readiness) ReadyBut(checks ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
 		return false
 	}
 	r.newest()
-	return r.known
+	return r.known != nil && !slices.ContainsFunc(r.known.missing, func(m Missing) bool { return !slices.Contains(checks, m.Check) })
 }
 
 // newest returns a reading that is fresh or still being made, and begins one where there is none. The caller holds mu.
@@ -157,7 +160,7 @@ func (r *Readiness) read(answer *reading, checks []*check) {
 		defer r.mu.Unlock()
 		// A reading that was begun before a check was added says nothing about that check.
 		if r.answer == answer {
-			r.known = len(answer.missing) == 0
+			r.known = answer
 		}
 		close(answer.done)
 	}()

@@ -22,7 +22,7 @@ func (cfg Config) handler() http.Handler {
 		case !ok:
 			notFound(w)
 		case path == "/livez":
-			readOnly(w, r, func() { WriteJSON(w, http.StatusOK, map[string]string{"status": "alive"}) })
+			readOnly(w, r, func() { WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"}) })
 		case path == "/readyz":
 			readOnly(w, r, func() { serveReadiness(w, r, cfg.Readiness) })
 		case path == "/metrics":
