@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -143,5 +144,60 @@ func TestGatewayDrains(t *testing.T) {
 	}
 	if sold < n {
 		t.Errorf("%d accepted, %d sold", n, sold)
+	}
+}
+
+// PostgreSQL crashes in the middle of a sale: purchases go on, shoppers are still sent to the gateways, operators are told, and every order arrives.
+func TestDatabaseIsAwayDuringASale(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Fsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	if err := server.CreateDatabase(ctx, "away", ""); err != nil {
+		t.Fatal(err)
+	}
+	s := newShopOn(t, server.DSN("away"), devtest.Redis(t).URL(), kfake(t)).open(2, 2)
+	item := s.offer(40, 4)
+	if a := s.buy(0, item, "1", "key"); a.status != 202 {
+		t.Fatalf("buy: %v", a)
+	}
+	devtest.Eventually(t, 30*time.Second, func() bool { return s.try("GET", s.gateways[0].public+"/readyz", nil, nil).status == 200 }, "the public edge is not ready")
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var told answer
+	devtest.Eventually(t, 30*time.Second, func() bool {
+		told = s.try("GET", s.gateways[0].admin+"/readyz", nil, nil)
+		return told.status == 503 && strings.Contains(told.text, "postgresql")
+	}, "operators are not told: %v", &told)
+	answers := s.crowd(item, people(60, func(i int) string { return itoa(int64(100 + i)) }), keyOf)
+	if got := count(answers); got["202 PENDING"] != 39 || got["410 SOLD_OUT"] != 21 {
+		t.Errorf("answers without the database: %v, want 39 times 202 and 21 times 410", got)
+	}
+	if a := s.try("GET", s.gateways[0].public+"/readyz", nil, nil); a.status != 200 {
+		t.Errorf("the public edge sends shoppers away: %v", a)
+	}
+	for i, a := range answers {
+		if a.status == 202 {
+			if read := s.order(0, "GET", a.orderID(), itoa(int64(100+i))); read.code() != "PENDING" || read.body["payable"] != false {
+				t.Errorf("an order reads %v without the database", read)
+			}
+			break
+		}
+	}
+	if err := server.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	devtest.Eventually(t, 60*time.Second, func() bool { return s.try("GET", s.gateways[0].admin+"/readyz", nil, nil).status == 200 }, "the gateway does not recover")
+	if sold, available := s.settled(item); sold != 40 || available != 0 {
+		t.Errorf("sold %d, free %d, want 40 and 0", sold, available)
+	}
+	for i, a := range answers {
+		if a.status == 202 && s.query("SELECT count(*) FROM flash_sale_order WHERE id = $1", a.orderID()) != 1 {
+			t.Errorf("order %s of buyer %d was answered with 202 and has no row", a.orderID(), i)
+		}
 	}
 }

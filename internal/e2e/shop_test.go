@@ -32,7 +32,13 @@ type shop struct {
 // newShop prepares an empty database and the topics on the given servers.
 func newShop(tb testing.TB, redisURL, brokers string, extra ...string) *shop {
 	tb.Helper()
-	s := &shop{tb: tb, database: devtest.Database(tb), redis: redisURL, brokers: brokers, nextItem: 1000}
+	return newShopOn(tb, devtest.Database(tb), redisURL, brokers, extra...)
+}
+
+// newShopOn is newShop with a database of the caller's.
+func newShopOn(tb testing.TB, database, redisURL, brokers string, extra ...string) *shop {
+	tb.Helper()
+	s := &shop{tb: tb, database: database, redis: redisURL, brokers: brokers, nextItem: 1000}
 	s.env = append([]string{
 		"FLASHGATE_DATABASE_URL=" + s.database, "FLASHGATE_REDIS_URL=" + redisURL, "FLASHGATE_KAFKA_BROKERS=" + brokers,
 		"FLASHGATE_JWT_SECRET=" + jwtSecret, "FLASHGATE_ADMIN_TOKEN=" + adminToken, "FLASHGATE_TRUSTED_PROXIES=127.0.0.0/8",
