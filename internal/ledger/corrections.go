@@ -43,9 +43,8 @@ func (db *DB) ClaimCorrections(ctx context.Context, n int, lease time.Duration) 
 	var claimed []Correction
 	err := db.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
 		rows, _ := tx.Query(ctx, `
-WITH due AS (
-    SELECT id AS due_id FROM flash_sale_correction WHERE not_before <= now() ORDER BY not_before, id LIMIT $1 FOR UPDATE SKIP LOCKED)
-UPDATE flash_sale_correction SET not_before = now() + $2 FROM due WHERE id = due_id
+UPDATE flash_sale_correction SET not_before = now() + $2 WHERE id = ANY(ARRAY(
+    SELECT id FROM flash_sale_correction WHERE not_before <= now() ORDER BY not_before, id LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING id, item_id, op, order_id, user_id, units, operation_id, epoch, created_at`, n, lease)
 		claimed, err = pgx.CollectRows(rows, scanCorrection)
 		return err
@@ -79,15 +78,15 @@ func scanCorrection(row pgx.CollectableRow) (Correction, error) {
 // FinishCorrections deletes corrections that have been carried out or that the shard has absorbed. Ids that are gone are no error.
 func (db *DB) FinishCorrections(ctx context.Context, ids ...int64) error {
 	return db.changeCorrections(ctx, "finish", `
-WITH held AS (SELECT id AS held_id FROM flash_sale_correction WHERE id = ANY($1) ORDER BY id FOR UPDATE)
-DELETE FROM flash_sale_correction USING held WHERE id = held_id`, ids)
+DELETE FROM flash_sale_correction WHERE id = ANY(ARRAY(
+    SELECT id FROM flash_sale_correction WHERE id = ANY($1) ORDER BY id FOR UPDATE))`, ids)
 }
 
 // PostponeCorrections puts corrections back that could not be carried out, to be claimed again after the given time.
 func (db *DB) PostponeCorrections(ctx context.Context, ids []int64, after time.Duration) error {
 	return db.changeCorrections(ctx, "postpone", `
-WITH held AS (SELECT id AS held_id FROM flash_sale_correction WHERE id = ANY($1) ORDER BY id FOR UPDATE)
-UPDATE flash_sale_correction SET not_before = now() + $2 FROM held WHERE id = held_id`, ids, after)
+UPDATE flash_sale_correction SET not_before = now() + $2 WHERE id = ANY(ARRAY(
+    SELECT id FROM flash_sale_correction WHERE id = ANY($1) ORDER BY id FOR UPDATE))`, ids, after)
 }
 
 // changeCorrections runs a statement on corrections. It locks them in the order of their ids, like everybody: two relays whose leases

@@ -2,11 +2,14 @@ package ledger
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"flashgate/internal/sale"
 )
@@ -93,6 +96,25 @@ func TestACorrectionIsClaimedByOneRelay(t *testing.T) {
 	}
 }
 
+// One relay has claimed, its COMMIT is under way; the other one neither waits nor gets the same.
+func TestRelaysPassEachOther(t *testing.T) {
+	l := newLab(t)
+	item := l.item(0)
+	l.write(reserved(item, "a"), reserved(item, "b"), reserved(item, "c"))
+	other := l.open()
+	var second []Correction
+	breakWith(l.DB, faults{commit: func(ctx context.Context, _ int, tx pgx.Tx) (err error) {
+		if second, err = other.ClaimCorrections(t.Context(), 3, time.Hour); err != nil {
+			t.Error(err)
+		}
+		return tx.Commit(ctx)
+	}})
+	first := l.claim(2, time.Hour)
+	if len(first) != 2 || len(second) != 1 || first[0].ID == second[0].ID || first[1].ID == second[0].ID {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+}
+
 func TestCorrectionsEndOrWait(t *testing.T) {
 	l := newLab(t)
 	s := l.create(aSale(0, 0))
@@ -167,7 +189,7 @@ func TestOverlappingRelaysDoNotDeadlock(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 0 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 0 {
 		t.Errorf("%d left", n)
 	}
 }

@@ -144,10 +144,10 @@ func stalePlan(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "0A000" && strings.Contains(pg.Message, "cached plan")
 }
 
-// again reports whether a transaction that failed with err before its COMMIT, or whose COMMIT was refused with it, is worth another attempt.
+// again reports whether what failed with err is worth another attempt.
 func again(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
-		return false
+		return false // nobody waits for it
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -162,5 +162,5 @@ func again(ctx context.Context, err error) bool {
 		}
 		return strings.HasPrefix(pg.Code, "08")
 	}
-	return errors.Is(err, errRaced) || connectionLost(err)
+	return errors.Is(err, errRaced) || errors.As(err, new(*lostCommit)) || connectionLost(err)
 }

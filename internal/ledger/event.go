@@ -52,6 +52,12 @@ func checkEvent(e *sale.Event) error {
 			return fmt.Errorf("currency %w", err)
 		}
 	}
+	if e.Shard < 0 || e.Shard >= sale.MaxShards {
+		return fmt.Errorf("shard %d is not between 0 and %d", e.Shard, sale.MaxShards-1)
+	}
+	if e.Epoch < 0 {
+		return fmt.Errorf("epoch %d is negative", e.Epoch)
+	}
 	if e.ReservedAt.Before(earliest) || e.ReservedAt.After(latest) {
 		return errors.New("time of the reservation is not between the years 2000 and 9999")
 	}

@@ -15,10 +15,9 @@ func (db *DB) Expire(ctx context.Context, limit int) (int, error) {
 	var items []int64
 	err := db.read(ctx, func(ctx context.Context) (err error) {
 		rows, _ := db.pool.Query(ctx, `
-SELECT i.id FROM flash_sale_item i
-WHERE i.retired_at IS NULL
-  AND EXISTS (SELECT FROM flash_sale_order o WHERE o.item_id = i.id AND o.status = 'PENDING' AND o.expires_at <= now())
-ORDER BY i.id`)
+SELECT i.id FROM flash_sale_item i CROSS JOIN LATERAL (
+    SELECT FROM flash_sale_order o WHERE o.item_id = i.id AND o.status = 'PENDING' AND o.expires_at <= now() LIMIT 1) due
+WHERE i.retired_at IS NULL ORDER BY i.id`)
 		items, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
@@ -49,10 +48,9 @@ func (db *DB) expireItem(ctx context.Context, item int64, limit int) (n int, err
 		}
 		// Nobody changes an order without its item's lock, so there is nothing to skip today; whoever will, is not waited for here.
 		rows, _ := tx.Query(ctx, `
-WITH due AS (
-    SELECT id AS due_id FROM flash_sale_order WHERE item_id = $1 AND status = 'PENDING' AND expires_at <= now()
-    ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-UPDATE flash_sale_order SET status = 'EXPIRED', ended_at = now() FROM due WHERE id = due_id AND status = 'PENDING'
+UPDATE flash_sale_order SET status = 'EXPIRED', ended_at = now() WHERE status = 'PENDING' AND id = ANY(ARRAY(
+    SELECT id FROM flash_sale_order WHERE item_id = $1 AND status = 'PENDING' AND expires_at <= now()
+    ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING `+orderColumns, item, limit)
 		ended, err := pgx.CollectRows(rows, scanOrder)
 		if err != nil {

@@ -87,10 +87,10 @@ func TestEachOrderExpiresOnce(t *testing.T) {
 	if total.Load() != 1000 {
 		t.Errorf("%d expired", total.Load())
 	}
-	if n := one[int64](l, `SELECT coalesce(sum(units), 0)::bigint FROM flash_sale_correction WHERE op = 'release'`); n != 1000 {
+	if n := lookup[int64](l, `SELECT coalesce(sum(units), 0)::bigint FROM flash_sale_correction WHERE op = 'release'`); n != 1000 {
 		t.Errorf("%d units released", n)
 	}
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_order WHERE status = 'EXPIRED'`); n != 1000 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_order WHERE status = 'EXPIRED'`); n != 1000 {
 		t.Errorf("%d rows expired", n)
 	}
 	if n, err := l.Expire(t.Context(), 100); n != 0 || err != nil {

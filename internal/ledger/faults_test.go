@@ -19,8 +19,8 @@ import (
 // faults breaks the transactions of a ledger. A hook that is nil breaks nothing; all of them get the number of the attempt, from 1.
 type faults struct {
 	begin  func(n int) error
-	exec   func(n int) error            // instead of a statement
-	commit func(n int, tx pgx.Tx) error // instead of COMMIT; it has to end the transaction
+	exec   func(n int) error                                 // instead of a statement
+	commit func(ctx context.Context, n int, tx pgx.Tx) error // instead of COMMIT; it has to end the transaction
 }
 
 // breakWith lets every transaction of db meet faults, and returns the waits between attempts, which are not waited.
@@ -65,7 +65,7 @@ func (tx *brokenTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 
 func (tx *brokenTx) Commit(ctx context.Context) error {
 	if tx.faults.commit != nil {
-		return tx.faults.commit(tx.n, tx.Tx)
+		return tx.faults.commit(ctx, tx.n, tx.Tx)
 	}
 	return tx.Tx.Commit(ctx)
 }
@@ -103,11 +103,11 @@ func TestConflictsAreRetried(t *testing.T) {
 					case "exec":
 						f.exec = fail
 					case "commit":
-						f.commit = func(n int, tx pgx.Tx) error {
+						f.commit = func(ctx context.Context, n int, tx pgx.Tx) error {
 							if err := fail(n); err != nil {
 								return refuse(tx, err)
 							}
-							return tx.Commit(t.Context())
+							return tx.Commit(ctx)
 						}
 					}
 					waits := breakWith(db, f)
@@ -119,7 +119,7 @@ func TestConflictsAreRetried(t *testing.T) {
 					if got != nil {
 						t.Fatal(got)
 					}
-					if n := one[int64](l, `SELECT count(*) FROM effect`); n != 1 {
+					if n := lookup[int64](l, `SELECT count(*) FROM effect`); n != 1 {
 						t.Errorf("%d effects", n)
 					}
 					if len(*waits) != 3 || !slices.IsSorted(*waits) || (*waits)[0] < 5*time.Millisecond {
@@ -197,18 +197,18 @@ func TestAStalePlanIsRetriedOnce(t *testing.T) {
 // lostReplies are the two things that can be behind a COMMIT without a reply.
 func lostReplies(first int) map[string]faults {
 	return map[string]faults{
-		"committed": {commit: func(n int, tx pgx.Tx) error {
-			err := tx.Commit(context.Background())
+		"committed": {commit: func(ctx context.Context, n int, tx pgx.Tx) error {
+			err := tx.Commit(ctx)
 			if n <= first && err == nil {
 				return wrapped(io.ErrUnexpectedEOF)
 			}
 			return err
 		}},
-		"not committed": {commit: func(n int, tx pgx.Tx) error {
+		"not committed": {commit: func(ctx context.Context, n int, tx pgx.Tx) error {
 			if n <= first {
 				return refuse(tx, wrapped(io.ErrUnexpectedEOF))
 			}
-			return tx.Commit(context.Background())
+			return tx.Commit(ctx)
 		}},
 	}
 }
@@ -305,6 +305,20 @@ func TestAnOutcomeThatCannotBeFoundOut(t *testing.T) {
 	l.balance()
 }
 
+// A caller who leaves while COMMIT is under way gets its outcome, which would be unknown if COMMIT left with him.
+func TestCommitRunsToItsEnd(t *testing.T) {
+	l := newLab(t)
+	item := l.item(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	breakWith(l.DB, faults{commit: func(ctx context.Context, _ int, tx pgx.Tx) error {
+		cancel()
+		return tx.Commit(ctx)
+	}})
+	if w, err := l.Write(ctx, []sale.Event{reserved(item, "a")}); err != nil || w[0] != Stored {
+		t.Errorf("%v, %v", w, err)
+	}
+}
+
 // The connection is cut in the middle, by the server.
 func TestACutConnectionIsRetried(t *testing.T) {
 	l := newLab(t)
@@ -316,7 +330,7 @@ func TestACutConnectionIsRetried(t *testing.T) {
 			return err
 		}
 		if attempts == 1 {
-			l.exec(`SELECT pg_terminate_backend($1)`, int32(tx.Conn().PgConn().PID())) //nolint:gosec // G115: a process id
+			l.exec(`SELECT pg_terminate_backend($1)`, int32(tx.Conn().PgConn().PID()))
 		}
 		_, err := tx.Exec(ctx, `UPDATE flash_sale_item SET quantity = quantity + 1 WHERE id = $1`, item)
 		return err
@@ -324,7 +338,7 @@ func TestACutConnectionIsRetried(t *testing.T) {
 	if err != nil || attempts != 2 {
 		t.Errorf("%d attempts: %v", attempts, err)
 	}
-	if q := one[int64](l, `SELECT quantity FROM flash_sale_item`); q != 7 {
+	if q := lookup[int64](l, `SELECT quantity FROM flash_sale_item`); q != 7 {
 		t.Errorf("quantity %d", q)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,8 +79,8 @@ func (l *lab) exec(sql string, args ...any) {
 	}
 }
 
-// one reads one value behind the ledger's back.
-func one[T any](l *lab, sql string, args ...any) T {
+// lookup reads one value behind the ledger's back.
+func lookup[T any](l *lab, sql string, args ...any) T {
 	l.tb.Helper()
 	var v T
 	if err := l.sql.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
@@ -152,7 +153,7 @@ func (l *lab) write(events ...sale.Event) []Written {
 // expect fails unless a call of Write did this.
 func (l *lab) expect(got []Written, want ...Written) {
 	l.tb.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	if !slices.Equal(got, want) {
 		l.tb.Fatalf("written: %v, want %v", got, want)
 	}
 }
@@ -177,17 +178,15 @@ func (l *lab) makeDue(item int64) {
 // the one correction that its state calls for, provided that no correction has been finished yet.
 func (l *lab) balance() {
 	l.tb.Helper()
-	if bad := all[int64](l, `
-SELECT id FROM flash_sale_item i WHERE sold > quantity OR sold <> (
-    SELECT coalesce(sum(quantity), 0) FROM flash_sale_order o WHERE o.item_id = i.id AND o.status IN ('PENDING', 'PAID'))`); len(bad) > 0 {
-		l.tb.Fatalf("items oversold, or sold is not the units of live orders: %v", bad)
-	}
-	if bad := all[string](l, `
-SELECT limit_key || ' ' || user_id FROM flash_sale_order WHERE status IN ('PENDING', 'PAID') GROUP BY limit_key, user_id HAVING count(*) > 1`); len(bad) > 0 {
-		l.tb.Fatalf("users with more than one live order: %v", bad)
-	}
-	if bad := all[string](l, `
-SELECT o.id || ' ' || o.status || coalesce(' ' || o.reject_reason, '') || ': ' || array_agg(c.op)::text
+	bad := all[string](l, `
+SELECT 'item ' || id || ': oversold, or sold is not the units of its live orders' FROM flash_sale_item i
+WHERE sold > quantity OR sold <> (
+    SELECT coalesce(sum(quantity), 0) FROM flash_sale_order o WHERE o.item_id = i.id AND o.status IN ('PENDING', 'PAID'))
+UNION ALL
+SELECT 'user ' || user_id || ': more than one live order for ' || limit_key FROM flash_sale_order
+WHERE status IN ('PENDING', 'PAID') GROUP BY limit_key, user_id HAVING count(*) > 1
+UNION ALL
+SELECT 'order ' || o.id || ' ' || o.status || coalesce(' ' || o.reject_reason, '') || ': its corrections are ' || array_agg(c.op)::text
 FROM flash_sale_order o JOIN flash_sale_item i ON i.id = o.item_id LEFT JOIN flash_sale_correction c ON c.order_id = o.id
 WHERE i.retired_at IS NULL
 GROUP BY o.id, o.status, o.reject_reason
@@ -195,8 +194,9 @@ HAVING array_agg(c.op) <> ARRAY[CASE
     WHEN o.status IN ('PENDING', 'PAID') THEN NULL
     WHEN o.reject_reason IN ('stale', 'no_room') THEN 'void'
     ELSE 'release' END]
-    OR bool_or(c.units <> o.quantity OR c.user_id <> o.user_id OR c.item_id <> o.item_id)`); len(bad) > 0 {
-		l.tb.Fatalf("orders without the one correction they need: %v", bad)
+    OR bool_or(c.units <> o.quantity OR c.user_id <> o.user_id OR c.item_id <> o.item_id)`)
+	if len(bad) > 0 {
+		l.tb.Fatalf("out of balance: %q", bad)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Lease takes or renews the named lease for holder and returns whether holder has it now, for ttl from now by the clock of the database. A
-// lease of somebody else is had only after it ran out; ttl 0 gives one's own back. It only saves double work: a stopped process may believe
-// in its lease for too long.
+// lease of somebody else is had only after it ran out; ttl 0 gives one's own back and returns false. It only saves double work: a stopped
+// process may believe in its lease for too long.
 func (db *DB) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	var held bool
 	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {

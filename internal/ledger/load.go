@@ -141,26 +141,27 @@ type LoadState struct {
 	Shards    int
 	Epoch     int64
 	Claim     int64
+	Leased    bool      // a loader is at work: before its snapshot, or writing the shards behind it
 	Abandoned bool      // a load was begun, did not come to its snapshot, and its lease ran out
 	Due       string    // why the ledger itself knows that a load is due; empty if it does not
 	DueSince  time.Time // zero if not due
 }
 
 // LoadWatch returns the load states of the items whose stock in Redis has to be right: those of the counter model that are not retired and
-// whose sale has not ended or that have live orders.
+// whose sale has not ended or that have live orders (sold counts exactly those).
 func (db *DB) LoadWatch(ctx context.Context) ([]LoadState, error) {
 	var states []LoadState
 	err := db.read(ctx, func(ctx context.Context) (err error) {
 		rows, _ := db.pool.Query(ctx, `
-SELECT i.id, i.shards, i.epoch, i.claim, i.claim > i.epoch AND coalesce(i.lease_until <= clock_timestamp(), true),
+SELECT i.id, i.shards, i.epoch, i.claim, coalesce(i.lease_until > clock_timestamp(), false),
        coalesce(i.load_due_reason, ''), i.load_due_at
 FROM flash_sale_item i JOIN flash_sale s ON s.id = i.sale_id
-WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR EXISTS (
-    SELECT FROM flash_sale_order o WHERE o.item_id = i.id AND o.status IN ('PENDING', 'PAID')))
+WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR i.sold > 0)
 ORDER BY i.id`)
 		states, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoadState, err error) {
 			var since *time.Time
-			err = row.Scan(&s.ItemID, &s.Shards, &s.Epoch, &s.Claim, &s.Abandoned, &s.Due, &since)
+			err = row.Scan(&s.ItemID, &s.Shards, &s.Epoch, &s.Claim, &s.Leased, &s.Due, &since)
+			s.Abandoned = s.Claim > s.Epoch && !s.Leased
 			if since != nil {
 				s.DueSince = *since
 			}

@@ -57,21 +57,6 @@ func (db *DB) order(ctx context.Context, query string, args ...any) (sale.Order,
 	return orders[0], true, nil
 }
 
-// Unwritten returns those of the given orders that have no row yet, in any order.
-func (db *DB) Unwritten(ctx context.Context, ids []sale.OrderID) ([]sale.OrderID, error) {
-	var unwritten []sale.OrderID
-	err := db.read(ctx, func(ctx context.Context) (err error) {
-		rows, _ := db.pool.Query(ctx, `
-SELECT e.id FROM unnest($1::uuid[]) AS e(id) WHERE NOT EXISTS (SELECT FROM flash_sale_order o WHERE o.id = e.id)`, uuids(ids))
-		unwritten, err = pgx.CollectRows(rows, scanOrderID)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for orders without a row: %w", err)
-	}
-	return unwritten, nil
-}
-
 func scanOrderID(row pgx.CollectableRow) (id sale.OrderID, err error) {
 	err = row.Scan((*[16]byte)(&id))
 	return id, err

@@ -24,7 +24,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return value
 	}
 	for name, want := range map[string]string{
-		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "2s", "timezone": "UTC",
+		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "2s", "timezone": "UTC", "enable_seqscan": "off",
 		"application_name": "flashgate",
 	} {
 		if got := show(l.DB, name); got != want {
@@ -138,7 +138,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, _, err = db.LiveOrder(ctx, b, user)
 	check(err)
-	_, err = db.Unwritten(ctx, []sale.OrderID{events[0].OrderID})
+	_, _, _, err = db.Standing(ctx, a, []sale.OrderID{events[0].OrderID})
 	check(err)
 	if token, ok, err := db.ClaimLoad(ctx, b); err != nil {
 		check(err)
@@ -234,7 +234,7 @@ func TestInTxEndsWhatItBegan(t *testing.T) {
 	if err := l.InTx(t.Context(), insert); err != nil {
 		t.Error(err)
 	}
-	if n := one[int64](l, `SELECT count(*) FROM effect`); n != 1 {
+	if n := lookup[int64](l, `SELECT count(*) FROM effect`); n != 1 {
 		t.Errorf("%d effects", n)
 	}
 	// Reading what others committed meanwhile is what every method relies on, whatever the default of the database is.

@@ -32,6 +32,7 @@ type modelOrder struct {
 	event  sale.Event
 	status sale.OrderStatus
 	due    bool
+	epoch  int64 // of the item when it ended or was refused: its correction has to carry it
 }
 
 func (m *model) live(limit, user string) bool {
@@ -44,7 +45,7 @@ func (m *model) live(limit, user string) bool {
 }
 
 func (m *model) end(o *modelOrder, status sale.OrderStatus) {
-	o.status = status
+	o.status, o.epoch = status, m.items[o.event.ItemID].epoch
 	m.items[o.event.ItemID].sold -= o.event.Quantity
 }
 
@@ -88,7 +89,7 @@ func (m *model) writeOne(e sale.Event) Written {
 	case it.sold+e.Quantity > it.quantity:
 		w = RejectedNoRoom
 	}
-	o := &modelOrder{event: e, status: sale.Rejected}
+	o := &modelOrder{event: e, status: sale.Rejected, epoch: it.epoch}
 	if w == Stored {
 		o.status = sale.Pending
 		it.sold += e.Quantity
@@ -140,7 +141,9 @@ func (tr *trial) start() {
 	perItem, perSale := aSale(3), aSale(2, 4)
 	perSale.PurchaseLimit = sale.PerSale
 	tr.m = &model{items: make(map[int64]*modelItem), orders: make(map[sale.OrderID]*modelOrder)}
-	tr.exec(`TRUNCATE flash_sale_order, flash_sale_correction, flash_sale_conflict, flash_sale_restock, flash_sale_item, flash_sale`)
+	for _, table := range []string{"order", "correction", "conflict", "restock", "item"} {
+		tr.exec(`DELETE FROM flash_sale_` + table)
+	}
 	for _, s := range []sale.Sale{tr.create(perItem), tr.create(perSale)} {
 		for _, it := range s.Items {
 			tr.items = append(tr.items, it.ID)
@@ -225,7 +228,7 @@ func (tr *trial) giveUp(t *rapid.T) {
 func (tr *trial) givenUp(events ...sale.Event) {
 	for _, e := range events {
 		if tr.m.orders[e.OrderID] == nil {
-			tr.m.orders[e.OrderID] = &modelOrder{event: e, status: sale.Cancelled}
+			tr.m.orders[e.OrderID] = &modelOrder{event: e, status: sale.Cancelled, epoch: tr.m.items[e.ItemID].epoch}
 		}
 	}
 }
@@ -311,13 +314,15 @@ func (tr *trial) check(t *rapid.T) {
 			t.Fatalf("item %+v, want %+v", it, want)
 		}
 	}
-	rows, _ := tr.sql.Query(context.Background(), `SELECT id, status FROM flash_sale_order`)
+	rows, _ := tr.sql.Query(context.Background(), `
+SELECT o.id, o.status, coalesce(c.epoch, -1) FROM flash_sale_order o LEFT JOIN flash_sale_correction c ON c.order_id = o.id`)
 	n := 0
 	var id sale.OrderID
 	var status sale.OrderStatus
-	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &status}, func() error {
+	var epoch int64
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &status, &epoch}, func() error {
 		n++
-		if o := tr.m.orders[id]; o == nil || o.status != status {
+		if o := tr.m.orders[id]; o == nil || o.status != status || !status.Live() && o.epoch != epoch {
 			return fmt.Errorf("order %s is %s, want %+v", id, status, o)
 		}
 		return nil
@@ -333,28 +338,28 @@ func (tr *trial) faulty(t *rapid.T) *DB {
 	f := faults{}
 	switch rapid.SampledFrom([]string{"", "", "conflict", "lost, committed", "lost, not committed", "twice"}).Draw(t, "fault") {
 	case "conflict":
-		f.commit = func(n int, tx pgx.Tx) error {
+		f.commit = func(ctx context.Context, n int, tx pgx.Tx) error {
 			if n == 1 {
 				return refuse(tx, state("40001"))
 			}
-			return tx.Commit(context.Background())
+			return tx.Commit(ctx)
 		}
 	case "lost, committed":
 		f = lostReplies(1)["committed"]
 	case "lost, not committed":
 		f = lostReplies(1)["not committed"]
 	case "twice":
-		f.commit = func(n int, tx pgx.Tx) error {
+		f.commit = func(ctx context.Context, n int, tx pgx.Tx) error {
 			switch n {
 			case 1:
 				return refuse(tx, io.ErrUnexpectedEOF)
 			case 2:
-				if err := tx.Commit(context.Background()); err != nil {
+				if err := tx.Commit(ctx); err != nil {
 					return err
 				}
 				return io.ErrUnexpectedEOF
 			}
-			return tx.Commit(context.Background())
+			return tx.Commit(ctx)
 		}
 	}
 	breakWith(&db, f)

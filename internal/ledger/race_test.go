@@ -81,7 +81,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 			if n := decided[Stored].Load() + decided[RejectedNoRoom].Load(); n != 4*rounds {
 				t.Errorf("%d events decided", n)
 			}
-			if n := one[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 4*rounds {
+			if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 4*rounds {
 				t.Errorf("%d rows", n)
 			}
 		})

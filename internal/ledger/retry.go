@@ -141,14 +141,14 @@ func (db *DB) attempt(ctx context.Context, op func() error) error {
 	stale := false
 	for n := 1; ; n++ {
 		err := op()
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case stalePlan(err) && !stale && ctx.Err() == nil:
-			// Once: every statement of the connection is forgotten by now.
-			stale = true
+		}
+		if stalePlan(err) && !stale && ctx.Err() == nil {
+			stale = true // once: pgx has forgotten the statements of the connection by now
 			continue
-		case n >= db.cfg.Retry.Attempts || (!again(ctx, err) && !(errors.As(err, new(*lostCommit)) && ctx.Err() == nil)):
+		}
+		if n >= db.cfg.Retry.Attempts || !again(ctx, err) {
 			return err
 		}
 		if werr := db.sleep(ctx, db.cfg.Retry.wait(n)); werr != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // creationLock is the advisory lock under which sales are created, one at a time, so that a free id stays free until it is used.
-const creationLock int64 = 0x73616c65 // "sale" in ASCII
+const creationLock int64 = 0x666c61736873616c // "flashsal" in ASCII
 
 // CreateSale stores a sale with its items and returns it as it is stored, items in the given order. Ids that are 0 are filled in with free
 // ones; an id that is taken, or given twice, is an *ExistsError. Every other value is taken as it is: what is missing is not filled in, and

@@ -85,9 +85,15 @@ func TestCancelUnwritten(t *testing.T) {
 		t.Errorf("cancel of a refused order: %v, %+v", outcome, o)
 	}
 	// Somebody else has a row under this id.
-	e.UserID = "mallory"
-	if _, outcome := cancel(e); outcome != CancelNotFound {
-		t.Errorf("cancel of somebody else's order: %v", outcome)
+	l.exec(`UPDATE flash_sale_item SET quantity = quantity + 1`)
+	live := reserved(item, "dave")
+	l.expect(l.write(live), Stored)
+	for _, e := range []sale.Event{e, live} {
+		status := l.row(e.OrderID).Status
+		e.UserID = "mallory"
+		if _, outcome := cancel(e); outcome != CancelNotFound || l.row(e.OrderID).Status != status {
+			t.Errorf("cancel of somebody else's order: %v", outcome)
+		}
 	}
 	l.balance()
 }
@@ -149,7 +155,7 @@ func TestUnitsReturnOnce(t *testing.T) {
 			if got := all[string](l, `SELECT op || ' ' || units FROM flash_sale_correction WHERE order_id = $1`, [16]byte(e.OrderID)); !slices.Equal(got, []string{"release 3"}) {
 				t.Fatalf("%s, written %v: corrections %v", order, written, got)
 			}
-			if sold := one[int64](l, `SELECT sold FROM flash_sale_item WHERE id = $1`, item); sold != 0 {
+			if sold := lookup[int64](l, `SELECT sold FROM flash_sale_item WHERE id = $1`, item); sold != 0 {
 				t.Fatalf("%s, written %v: sold %d", order, written, sold)
 			}
 			if got := l.row(e.OrderID).Status; got != sale.Cancelled && (got != sale.Expired || order[0] == 'c' || !written) {

@@ -164,10 +164,12 @@ func (b *batch) read(ctx context.Context, tx Tx) (*known, error) {
 SELECT id, item_id, user_id, quantity, price::text, currency, key_hash, reserved_at FROM flash_sale_order WHERE id = ANY($1)`,
 		uuids(b.ids)).Query(k.collectRows)
 	reads.Queue(`
-SELECT o.limit_key, o.user_id
+SELECT i.limit_key, e.user_id
 FROM unnest($1::bigint[], $2::text[]) AS e(item_id, user_id)
 JOIN flash_sale_item i ON i.id = e.item_id
-JOIN flash_sale_order o ON o.limit_key = i.limit_key AND o.user_id = e.user_id AND o.status IN ('PENDING', 'PAID')`,
+CROSS JOIN LATERAL (
+    SELECT FROM flash_sale_order o
+    WHERE o.limit_key = i.limit_key AND o.user_id = e.user_id AND o.status IN ('PENDING', 'PAID') LIMIT 1) live`,
 		itemOf, users).Query(k.collectLive)
 	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return nil, fmt.Errorf("lock items and read orders: %w", err)

@@ -33,7 +33,7 @@ func (d *decision) store(ctx context.Context, tx Tx) error {
 		return nil
 	}
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
-		return fmt.Errorf("write orders: %w", err)
+		return fmt.Errorf("store: %w", err)
 	}
 	if rows.inserted != len(d.inserts) {
 		// Another transaction stored one of the ids, or a live order of one of the users, between our reading and our writing. It can only
@@ -98,7 +98,7 @@ func (r *orderRows) add(e *sale.Event, status sale.OrderStatus, reason string) {
 	r.statuses = append(r.statuses, string(status))
 	r.prices = append(r.prices, string(e.Price))
 	r.currencies = append(r.currencies, e.Currency)
-	r.shards = append(r.shards, int32(e.Shard)) //nolint:gosec // G115: at most sale.MaxShards
+	r.shards = append(r.shards, int32(e.Shard)) // checked: below sale.MaxShards
 	r.epochs = append(r.epochs, e.Epoch)
 	r.keys = append(r.keys, e.KeyHash)
 	r.traces = append(r.traces, e.Trace)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/sale"
 )
 
@@ -27,7 +31,7 @@ func TestWriteStoresTheWholeEvent(t *testing.T) {
 	if o != want {
 		t.Errorf("order is\n%+v, want\n%+v", o, want)
 	}
-	if got := one[string](l, `SELECT sku || ' ' || trace FROM flash_sale_order`); got != "SKU-0 00-a-b-01" {
+	if got := lookup[string](l, `SELECT sku || ' ' || trace FROM flash_sale_order`); got != "SKU-0 00-a-b-01" {
 		t.Errorf("sku and trace are %q", got)
 	}
 	// Without a price it gets the item's, as it was when it was stored.
@@ -63,13 +67,13 @@ func TestWriteRedelivery(t *testing.T) {
 	if got := l.row(e.OrderID).Status; got != sale.Cancelled {
 		t.Errorf("a redelivery made it %s", got)
 	}
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 2 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 2 {
 		t.Errorf("%d rows", n)
 	}
 	// Where an event went, and who published it, is no part of what it says.
 	e.Shard, e.Epoch, e.Trace, e.Price = 3, 9, "other", "1980.00"
 	l.expect(l.write(e), Redelivered)
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_conflict`); n != 0 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_conflict`); n != 0 {
 		t.Errorf("%d conflicts", n)
 	}
 	l.balance()
@@ -95,7 +99,7 @@ func TestWriteConflict(t *testing.T) {
 		l.expect(l.write(second), Conflict)
 		l.expect(l.write(second, first, second), Conflict, Redelivered, Conflict)
 		rows++
-		if n := one[int64](l, `SELECT count(*) FROM flash_sale_conflict`); n != rows {
+		if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_conflict`); n != rows {
 			t.Errorf("%s: %d conflicts recorded, want %d", name, n, rows)
 		}
 		if o := l.row(first.OrderID); o.UserID != first.UserID || o.Quantity != 1 || o.Status != sale.Pending {
@@ -208,9 +212,26 @@ func TestWritePerSale(t *testing.T) {
 	l.expect(l.write(second, first), RejectedDuplicate, Stored)
 	l.expect(l.write(reserved(b, "u"), reserved(a, "v")), RejectedDuplicate, Stored)
 	l.balance()
-	// The locks of two items do not exclude each other: here the unique index decides, and the loser looks again.
-	other := l.open()
-	for round := range 50 {
+	// The locks of two items do not exclude each other: here the unique index decides, and the loser looks again. First so that the other one
+	// is certain to come between reading and writing, then as it happens.
+	one, other, slow := l.open("application_name=racer"), l.open("application_name=racer"), l.open()
+	begin, attempts := slow.begin, 0
+	slow.begin = func(ctx context.Context) (pgx.Tx, error) {
+		tx, err := begin(ctx)
+		attempts++
+		return &overtakenTx{Tx: tx, overtake: func() {
+			if attempts == 1 {
+				l.expect(l.write(reserved(b, "w")), Stored)
+			}
+		}}, err
+	}
+	got, err := slow.Write(t.Context(), []sale.Event{reserved(a, "w"), reserved(a, "x")})
+	if err != nil || attempts != 2 {
+		t.Errorf("%d attempts: %v", attempts, err)
+	}
+	l.expect(got, RejectedDuplicate, Stored)
+	l.balance()
+	for round := range 20 {
 		var wg sync.WaitGroup
 		results := make([][]Written, 2)
 		for i, item := range []int64{a, b} {
@@ -220,7 +241,7 @@ func TestWritePerSale(t *testing.T) {
 			}
 			wg.Go(func() {
 				var err error
-				if results[i], err = []*DB{l.DB, other}[i].Write(t.Context(), events); err != nil {
+				if results[i], err = []*DB{one, other}[i].Write(t.Context(), events); err != nil {
 					t.Error(err)
 				}
 			})
@@ -240,6 +261,29 @@ func TestWritePerSale(t *testing.T) {
 		l.exec(`UPDATE flash_sale_item SET quantity = quantity + 20`)
 	}
 	l.balance()
+	// They wait for each other's users in the same order. A session reports its deadlocks when it ends, at the latest.
+	one.Close()
+	other.Close()
+	devtest.Eventually(t, patience, func() bool {
+		return len(all[int32](l, `SELECT pid FROM pg_stat_activity WHERE application_name = 'racer'`)) == 0
+	}, "the sessions do not end")
+	if n := lookup[int64](l, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// overtakenTx lets somebody else in before its second pipeline, the one that writes.
+type overtakenTx struct {
+	pgx.Tx
+	overtake func()
+	sent     int
+}
+
+func (tx *overtakenTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if tx.sent++; tx.sent == 2 {
+		tx.overtake()
+	}
+	return tx.Tx.SendBatch(ctx, b)
 }
 
 func TestWriteToARetiredItem(t *testing.T) {
@@ -252,7 +296,7 @@ func TestWriteToARetiredItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.expect(l.write(f), Redelivered)
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 0 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 0 {
 		t.Errorf("%d corrections for keys that are gone", n)
 	}
 }
@@ -277,6 +321,9 @@ func TestWriteRefusesWhatCannotBeStored(t *testing.T) {
 		"huge quantity":    changed(func(e *sale.Event) { e.Quantity = sale.MaxQuantity + 1 }),
 		"price":            changed(func(e *sale.Event) { e.Price = "NaN" }),
 		"currency":         changed(func(e *sale.Event) { e.Currency = "yen" }),
+		"negative shard":   changed(func(e *sale.Event) { e.Shard = -1 }),
+		"too high a shard": changed(func(e *sale.Event) { e.Shard = sale.MaxShards }),
+		"negative epoch":   changed(func(e *sale.Event) { e.Epoch = -1 }),
 		"time before 2000": changed(func(e *sale.Event) { e.ReservedAt = time.Time{} }),
 		"time after 9999":  changed(func(e *sale.Event) { e.ReservedAt = time.UnixMilli(1<<62 - 1) }),
 	} {
@@ -294,7 +341,7 @@ func TestWriteRefusesWhatCannotBeStored(t *testing.T) {
 			t.Errorf("%s: cancel: %v", name, err)
 		}
 	}
-	if n := one[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 0 {
+	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_order`); n != 0 {
 		t.Errorf("%d rows of refused batches", n)
 	}
 	// What the database alone refuses: known when there is one event, else somebody has to halve the batch.
