@@ -235,7 +235,7 @@ func address(i int) string {
 	if i < 1<<17 {
 		return fmt.Sprintf("198.%d.%d.%d", 18+i>>16, i>>8&0xff, i&0xff)
 	}
-	return fmt.Sprintf("2001:2:0:%x::1", i>>8) // the benchmark block of IPv6, RFC 5180
+	return fmt.Sprintf("2001:2:%x:%x::1", i>>16, i&0xffff) // the benchmark block of IPv6, RFC 5180
 }
 
 // settle waits until nothing is on its way, and takes the audit as the result.

@@ -15,12 +15,11 @@ const (
 	// maxProofs bounds the items that are read at the same time. At 1 ms a reading, 16 are some eight thousand flagged items per interval.
 	maxProofs = 16
 
-	// The winners of an ended item are fetched from shortly before its end, every second while late reservations may still come in, then rarely:
-	// afterwards only cancellations and expiries change them, which a closer look finds out.
+	// The winners of an ended item are fetched from shortly before its end, every second while late reservations may still come in, and once behind
+	// that: afterwards only cancellations and expiries change them, which a closer look finds out.
 	winnersLead    = 2 * time.Second
 	winnersSettle  = 30 * time.Second
 	winnersSoon    = time.Second
-	winnersRarely  = 30 * time.Second
 	winnersTimeout = 5 * time.Second
 
 	announceTimeout = time.Second
@@ -114,8 +113,10 @@ func (g *Gateway) announce(n Notice) {
 
 // lateWinners is what a gateway knows of the buyers of an item at and after its end.
 type lateWinners struct {
-	set  *winnerSet
-	next time.Time // when to fetch them again
+	set   *winnerSet
+	ends  time.Time // the end that they are of: a sale may be extended
+	whole bool      // nobody can have been added since they were fetched
+	next  time.Time // when to fetch them again unless whole
 }
 
 // endedLoop fetches the winners of items that end or have ended, so that their retries are told apart from the crowd's (section 3 of the design).
@@ -151,7 +152,7 @@ func (g *Gateway) fetchLateWinners() {
 			continue
 		}
 		last := e.run.late.Load()
-		if last != nil && now.Before(last.next) {
+		if last != nil && last.ends.Equal(e.item.EndsAt) && (last.whole || now.Before(last.next)) {
 			continue
 		}
 		places <- struct{}{}
@@ -173,9 +174,7 @@ func (g *Gateway) fetchLate(e *entry, last *lateWinners) {
 		g.log.warn("fetch winners of ended item", "item", e.item.ID, "error", err)
 		return
 	}
-	next := began.Add(winnersSoon)
-	if began.After(e.item.EndsAt.Add(winnersSettle)) {
-		next = began.Add(winnersRarely)
-	}
-	e.run.late.CompareAndSwap(last, &lateWinners{set: set, next: next})
+	e.run.late.CompareAndSwap(last, &lateWinners{
+		set: set, ends: e.item.EndsAt, whole: began.After(e.item.EndsAt.Add(winnersSettle)), next: began.Add(winnersSoon),
+	})
 }

@@ -44,17 +44,10 @@ func parseMessage(text string) (Message, bool) {
 func (s *Stock) Announce(ctx context.Context, m Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		done <- s.cfg.Client.Do(ctx, s.cfg.Client.B().Publish().Channel(channel).Message(m.String()).Build()).Error()
-	}()
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	answer, err := apart(ctx, s, func() error {
+		return s.cfg.Client.Do(ctx, s.cfg.Client.B().Publish().Channel(channel).Message(m.String()).Build()).Error()
+	})
+	if err := errors.Join(answer, err); err != nil {
 		return fmt.Errorf("announce %s: %w", m, err)
 	}
 	return nil

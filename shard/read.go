@@ -16,19 +16,14 @@ import (
 func (s *Stock) plain(ctx context.Context, commands []rueidis.Completed, read func(int, rueidis.RedisResult) error) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
-	done := make(chan []rueidis.RedisResult, 1)
-	go func() { done <- s.cfg.Client.DoMulti(ctx, commands...) }()
 	errs := make([]error, len(commands))
-	select {
-	case answers := <-done:
-		for i, answer := range answers {
-			if errs[i] = answer.Error(); errs[i] == nil {
-				errs[i] = read(i, answer)
-			}
+	answers, err := apart(ctx, s, func() []rueidis.RedisResult { return s.cfg.Client.DoMulti(ctx, commands...) })
+	for i := range errs {
+		if errs[i] = err; err != nil {
+			continue
 		}
-	case <-ctx.Done():
-		for i := range errs {
-			errs[i] = ctx.Err()
+		if errs[i] = answers[i].Error(); errs[i] == nil {
+			errs[i] = read(i, answers[i])
 		}
 	}
 	return errs

@@ -64,16 +64,14 @@ func (s *Stock) readBack(ctx context.Context, a *attempt) (readBack, error) {
 		blob  string
 		err   error
 	}
-	done := make(chan answer, 1)
 	b := s.cfg.Client.B
 	commands := []rueidis.Completed{
 		b().Hmget().Key(k.buyers).Field(users...).Build(),
 		b().Hget().Key(k.meta).Field("epoch").Build(),
 		b().Hget().Key(k.pending).Field(a.batch).Build(),
 	}
-	go func() {
+	got, err := apart(ctx, s, func() (out answer) {
 		res := s.cfg.Client.DoMulti(ctx, commands...)
-		var out answer
 		var e1, e2, e3 error
 		out.marks, e1 = res[0].AsStrSlice() // a missing mark is ""
 		out.epoch, e2 = res[1].ToString()
@@ -85,17 +83,12 @@ func (s *Stock) readBack(ctx context.Context, a *attempt) (readBack, error) {
 			e3 = nil
 		}
 		out.err = errors.Join(e1, e2, e3)
-		done <- out
-	}()
-	select {
-	case got := <-done:
-		if got.err != nil {
-			return readBack{}, fmt.Errorf("read back: %w", got.err)
-		}
-		return decodeReadBack(a, got.marks, got.epoch, got.blob)
-	case <-ctx.Done():
-		return readBack{}, fmt.Errorf("read back: %w", ctx.Err())
+		return out
+	})
+	if err := errors.Join(err, got.err); err != nil {
+		return readBack{}, fmt.Errorf("read back: %w", err)
 	}
+	return decodeReadBack(a, got.marks, got.epoch, got.blob)
 }
 
 func decodeReadBack(a *attempt, marks []string, epoch, blob string) (readBack, error) {

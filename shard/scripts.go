@@ -142,9 +142,6 @@ func (s *Stock) runUntil(ctx context.Context, calls []call) []result {
 }
 
 // send sends the calls in one pipeline to each server concerned.
-//
-// The client can wait past the end of a context: for room in the ring of a connection whose server is silent, or for
-// somebody else's connection attempt. So it waits in a goroutine of its own, which ends when the connection is given up.
 func (s *Stock) send(ctx context.Context, calls []call, withText bool) []result {
 	commands := make([]rueidis.Completed, len(calls))
 	for i, c := range calls {
@@ -158,25 +155,21 @@ func (s *Stock) send(ctx context.Context, calls []call, withText bool) []result 
 }
 
 func (s *Stock) await(ctx context.Context, commands []rueidis.Completed) []result {
-	done := make(chan []result, 1)
-	go func() {
+	results, err := apart(ctx, s, func() []result {
 		answers := s.cfg.Client.DoMulti(ctx, commands...)
 		results := make([]result, len(answers))
 		for i, answer := range answers {
 			results[i] = parseReply(answer)
 		}
-		done <- results
-	}()
-	select {
-	case results := <-done:
 		return results
-	case <-ctx.Done():
-		results := make([]result, len(commands))
+	})
+	if err != nil {
+		results = make([]result, len(commands))
 		for i := range results {
-			results[i].err = ctx.Err()
+			results[i].err = err
 		}
-		return results
 	}
+	return results
 }
 
 func parseReply(answer rueidis.RedisResult) result {
@@ -207,7 +200,7 @@ func neverRan(err error) bool {
 		return false
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
+	return errors.Is(err, errCrowded) || errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
 }
 
 // passing reports whether an error after which nothing ran is one that goes away by itself within a second or two: a

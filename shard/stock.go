@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -9,7 +10,8 @@ import (
 type Stock struct {
 	cfg     Config
 	metrics *metrics
-	track   *tracker // requests, calls and publications under way
+	track   *tracker      // requests, lanes and publications under way
+	calls   chan struct{} // one element for each call of the client
 
 	requests lanes[lane, *waiter]   // to be reserved
 	starved  lanes[Layout, *waiter] // whose home was empty
@@ -30,7 +32,7 @@ func New(cfg Config) (*Stock, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Stock{cfg: cfg, track: newTracker()}
+	s := &Stock{cfg: cfg, track: newTracker(), calls: make(chan struct{}, maxCalls)}
 	s.requests = lanes[lane, *waiter]{size: cfg.BatchSize, limit: cfg.QueueLimit, run: s.reserveBatch, track: s.track}
 	s.starved = lanes[Layout, *waiter]{run: s.feed, track: s.track}
 	s.acks = lanes[place, string]{size: maxAcks, run: s.ackBatches, track: s.track}
@@ -57,15 +59,9 @@ func (s *Stock) Close(ctx context.Context) error {
 func (s *Stock) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.cfg.Client.Do(ctx, s.cfg.Client.B().Ping().Build()).Error() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("ping Redis: %w", err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("ping Redis: %w", ctx.Err())
+	answer, err := apart(ctx, s, func() error { return s.cfg.Client.Do(ctx, s.cfg.Client.B().Ping().Build()).Error() })
+	if err := errors.Join(answer, err); err != nil {
+		return fmt.Errorf("ping Redis: %w", err)
 	}
+	return nil
 }

@@ -64,7 +64,7 @@ func (l adminLedger) Restock(ctx context.Context, item, units int64, key string)
 
 type adminStock struct{ *shard.Stock }
 
-// Read reads the shards twice: their numbers, and their marks in between the two readings of numbers that tell whether they belong together.
+// Read reads the marks of the shards, then their numbers. What moves in between shows as a drift, and a drift makes the API read again.
 func (s adminStock) Read(ctx context.Context, it sale.Item) ([]admin.Shard, error) {
 	layout := layoutOf(&it)
 	// The errors name the shards concerned, which show as not known.

@@ -84,12 +84,11 @@ func (c *rushCommand) Run(ctx context.Context, std *console) error {
 	return errors.Join(err, l.end(dev.ShutdownTimeout))
 }
 
-// defaultDev is the command dev with the settings of the environment, listening wherever there is room.
+// defaultDev is the command dev as it is without any setting, listening wherever there is room. The environment may name real servers, and a crowd is
+// let loose on those only by --url.
 func defaultDev() (*devCommand, error) {
-	var commands struct {
-		Dev devCommand `kong:"cmd,set='known_secrets=allowed',set='jwt_secret=dev-secret-not-for-production-000000',set='admin_token=dev-admin',set='trusted_proxies=127.0.0.0/8,::1'"`
-	}
-	parser, err := kong.New(&commands, config.Options(config.NewEnv(os.Environ()))...)
+	var commands cli
+	parser, err := kong.New(&commands, config.Options(config.NewEnv(nil))...)
 	if err != nil {
 		panic("flashgate: the commands contradict each other: " + err.Error()) // a mistake in the program
 	}

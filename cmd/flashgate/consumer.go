@@ -15,6 +15,7 @@ type consumerCommand struct {
 	config.Kafka
 	config.KafkaGroup
 	config.Database
+	config.Later
 }
 
 // Run implements the command.
@@ -23,6 +24,9 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 		return err
 	}
 	logger := newLogger(std)
+	for _, warning := range c.Later.Warnings() {
+		logger.Warn(warning)
+	}
 	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
 		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "consumer", logger)
 		p, err := openParts(ctx, partsConfig{

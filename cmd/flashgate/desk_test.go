@@ -67,7 +67,7 @@ func openDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operators.setAdmin(api)
+	operators.setAdmin(l, api)
 	return &desk{t: t, parts: p, public: public, settings: []string{
 		"FLASHGATE_ADMIN_URL=http://" + operators.address(), "FLASHGATE_ADMIN_TOKEN=desk-token", "FLASHGATE_JWT_SECRET=" + testKey,
 	}}

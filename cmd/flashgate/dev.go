@@ -44,6 +44,11 @@ type devServers struct {
 	DatabaseURL  config.Secret `name:"database-url" env:"FLASHGATE_DATABASE_URL" none:"a private server" type:"postgres" group:"Servers" help:"PostgreSQL to use"`
 	RedisURL     config.Secret `name:"redis-url" env:"FLASHGATE_REDIS_URL" none:"in this process" type:"redis" group:"Servers" help:"Redis to use"`
 	KafkaBrokers []string      `name:"kafka-brokers" env:"FLASHGATE_KAFKA_BROKERS" none:"in this process" type:"brokers" group:"Servers" help:"Kafka to use"`
+
+	KafkaTLS           bool          `name:"kafka-tls" env:"FLASHGATE_KAFKA_TLS" default:"off" type:"switch" group:"Servers" help:"Encrypt the connections to that Kafka, on or off"`
+	KafkaSASLMechanism string        `name:"kafka-sasl-mechanism" env:"FLASHGATE_KAFKA_SASL_MECHANISM" default:"off" type:"mechanism" group:"Servers" help:"plain, scram-sha-256, scram-sha-512 or off"`
+	KafkaSASLUser      string        `name:"kafka-sasl-user" env:"FLASHGATE_KAFKA_SASL_USER" none:"none" type:"text" group:"Servers" help:"User, with a mechanism"`
+	KafkaSASLPassword  config.Secret `name:"kafka-sasl-password" env:"FLASHGATE_KAFKA_SASL_PASSWORD" none:"none" type:"secret" group:"Servers" help:"Password, with a mechanism"`
 }
 
 // The demo sale.
@@ -79,11 +84,13 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	if err != nil {
 		return nil, "", err
 	}
-	kafka := broker.Config{Brokers: set.brokers, ClientID: "flashgate-dev", Group: c.Group, Logger: quiet(logger)}
-	if err := prepare(ctx, set.database, kafka); err != nil {
+	kafka := kafkaConfig(config.Kafka{
+		Brokers: set.brokers, TLS: c.KafkaTLS, SASLMechanism: c.KafkaSASLMechanism, SASLUser: c.KafkaSASLUser, SASLPassword: c.KafkaSASLPassword,
+	}, c.KafkaGroup, "dev", logger)
+	if err := c.checkDatabase(ctx, set); err != nil {
 		return nil, "", err
 	}
-	if err := c.checkDatabase(ctx, set); err != nil {
+	if err := prepare(ctx, set.database, kafka); err != nil {
 		return nil, "", err
 	}
 	p, err := openParts(ctx, partsConfig{
@@ -99,7 +106,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	set.ledger, set.stock, set.loader = p.ledger, p.stock, adminLoader{k.Loader()}
-	if err := set.warmUp(ctx); err != nil {
+	if err := set.warmUp(ctx, logger); err != nil {
 		return nil, "", err
 	}
 	l.background("the keeper", k.Run)
@@ -109,7 +116,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	if err != nil {
 		return nil, "", err
 	}
-	o.setAdmin(api)
+	o.setAdmin(l, api)
 	return set, public, nil
 }
 
@@ -125,6 +132,9 @@ func (c *devCommand) checkDatabase(ctx context.Context, set *devSet) error {
 		return err
 	}
 	defer db.Close()
+	if version, err := db.Schema(ctx); err != nil || version == 0 {
+		return err // nobody has sales in it
+	}
 	items, err := db.Catalogue(ctx)
 	if err != nil || len(items) == 0 || slices.ContainsFunc(items, func(it sale.Item) bool { return it.ID == demoItem && it.SaleID == demoSale }) {
 		return err
@@ -133,10 +143,13 @@ func (c *devCommand) checkDatabase(ctx context.Context, set *devSet) error {
 }
 
 // warmUp loads the stock of every item that was on sale before: the in-process Redis begins empty. The keeper would do it as well, with an alarm.
-func (set *devSet) warmUp(ctx context.Context) error {
+func (set *devSet) warmUp(ctx context.Context, logger *slog.Logger) error {
 	states, err := set.ledger.LoadWatch(ctx)
 	if err != nil {
 		return err
+	}
+	if len(states) > 0 {
+		logger.Info("loading the stock of the sales that are here", "items", len(states))
 	}
 	var loads errgroup.Group
 	for _, state := range states {
@@ -219,8 +232,7 @@ func (set *devSet) startPostgres(ctx context.Context, l *life, logger *slog.Logg
 	return nil
 }
 
-// loadDemo creates the demo sale where there is no sale with its id, and waits for the stock of its item: loaded for the first time, or anew
-// from the database after a restart.
+// loadDemo creates the demo sale, with its stock, where there is no sale with its id.
 func loadDemo(ctx context.Context, db *ledger.DB, loader adminLoader) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	created, err := db.CreateSale(ctx, sale.Sale{
@@ -232,7 +244,7 @@ func loadDemo(ctx context.Context, db *ledger.DB, loader adminLoader) error {
 	var exists *ledger.ExistsError
 	switch {
 	case errors.As(err, &exists):
-		return nil // the keeper loads what is there
+		return nil // warmed up like every other
 	case err != nil:
 		return fmt.Errorf("create the demo sale: %w", err)
 	}

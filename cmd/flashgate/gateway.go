@@ -62,7 +62,7 @@ func (c *gatewayCommand) startEdge(ctx context.Context, l *life, p *parts, o *op
 		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
 	}, loader)
 	if err == nil {
-		o.setAdmin(api)
+		o.setAdmin(l, api)
 	}
 	return public, err
 }

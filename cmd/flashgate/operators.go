@@ -51,8 +51,17 @@ func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin) (*operat
 
 func (o *operators) address() string { return o.server.Addr() }
 
-// setAdmin puts the admin API into service.
-func (o *operators) setAdmin(api http.Handler) { o.admin.Store(&api) }
+// setAdmin puts the admin API into service, until the life ends: what it works with is taken from it then.
+func (o *operators) setAdmin(l *life, api http.Handler) {
+	o.admin.Store(&api)
+	l.onStop("the admin API", func(context.Context) error {
+		var gone http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ops.WriteError(w, http.StatusServiceUnavailable, ops.CodeUnavailable, "the process is stopping")
+		})
+		o.admin.Store(&gone)
+		return nil
+	})
+}
 
 // serveAdmin answers for the admin API: not found on roles that have none.
 func (o *operators) serveAdmin(w http.ResponseWriter, r *http.Request) {

@@ -46,13 +46,9 @@ func needServers(redis config.Redis, kafka config.Kafka) error {
 
 // kafkaConfig turns the settings into a broker.Config.
 func kafkaConfig(k config.Kafka, group config.KafkaGroup, role string, logger *slog.Logger) broker.Config {
-	mechanism := k.SASLMechanism
-	if mechanism == "off" {
-		mechanism = ""
-	}
 	return broker.Config{
-		Brokers: k.Brokers, ClientID: "flashgate-" + role, TLS: k.TLS, SASLMechanism: mechanism, SASLUser: k.SASLUser,
-		SASLPassword: k.SASLPassword.Reveal(), Group: group.Group, Logger: quiet(logger),
+		Brokers: k.Brokers, ClientID: "flashgate-" + role, TLS: k.TLS, SASLMechanism: k.SASLMechanism, SASLUser: k.SASLUser,
+		SASLPassword: k.SASLPassword.Reveal(), Group: group.Group, Logger: logger,
 	}
 }
 
@@ -94,7 +90,9 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 	}
 	ready.Add("kafka", p.admin.Ping)
 	ready.Add("topics", p.topicsReady)
-	if err := p.topicsReady(ctx); err != nil {
+	asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := p.topicsReady(asking); err != nil {
 		logger.Warn("orders cannot be published yet: run `flashgate migrate`", "error", err)
 	}
 	if p.producer, err = broker.NewProducer(broker.ProducerConfig{Config: cfg.kafka, Registerer: registry}); err != nil {
@@ -185,11 +183,12 @@ func (p *parts) canSell() bool {
 		p.wasReady.Store(true)
 		return true
 	}
-	return p.wasReady.Load() && p.ready.ReadyBut("postgresql", "kafka", "catalogue", "consumer")
+	return p.wasReady.Load() && p.ready.ReadyBut("postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
 }
 
 // close ends the connections in the order in which they depend on each other: first no event may be under way any more, then what carries
-// events, then the rest. ctx bounds it. It may be called on parts that were opened halfway.
+// events, then the rest. ctx bounds it: what is not through by then is left to the sweep, which is no fault of the process that stops. It may be
+// called on parts that were opened halfway.
 func (p *parts) close(ctx context.Context) error {
 	var errs []error
 	if p.stock != nil {
@@ -205,9 +204,29 @@ func (p *parts) close(ctx context.Context) error {
 		p.redis.Close()
 	}
 	if p.ledger != nil {
-		p.ledger.Close()
+		errs = append(errs, within(ctx, p.ledger.Close))
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err != nil && ctx.Err() != nil {
+		p.logger.Warn("time is up; the rest is left to the keeper", "error", err)
+		return nil
+	}
+	return err
+}
+
+// within waits for what cannot be told to hurry, until ctx ends.
+func within(ctx context.Context, run func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // pause waits, and reports whether ctx is still alive afterwards.

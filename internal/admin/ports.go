@@ -79,7 +79,7 @@ type Shard struct {
 
 // Stock is the stock in Redis. Implementations are safe for concurrent use and return soon after the context has ended.
 type Stock interface {
-	// Ping reports whether every server answers.
+	// Ping reports whether Redis answers.
 	Ping(ctx context.Context) error
 	// Read reads all shards of an item, in their order, each of them as nearly at one instant as the server allows. A shard that cannot be
 	// read is not an error; it is not Known.

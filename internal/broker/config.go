@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -141,7 +142,7 @@ func ClientOpts(cfg Config) ([]kgo.Opt, error) {
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.MaxDecompressBatchBytes(64 << 20),
-		kgo.WithLogger(clientLogger{cfg.Logger}),
+		kgo.WithLogger(newClientLogger(cfg.Logger)),
 	}
 	switch {
 	case cfg.TLSConfig != nil:
@@ -168,8 +169,16 @@ func backoff(n int) time.Duration {
 }
 
 // clientLogger passes what franz-go has to say on to slog. Its errors are warnings here: the client repeats on its own, and whoever asked for
-// something that finally failed logs that once.
-type clientLogger struct{ log *slog.Logger }
+// something that finally failed logs that once. While a broker is away the client has several lines for every attempt to reach it, so the same line
+// is passed on once in logAgain.
+type clientLogger struct {
+	log  *slog.Logger
+	last *sync.Map // message → time of the last line, a time.Time; franz-go has some dozens of messages
+}
+
+const logAgain = 10 * time.Second
+
+func newClientLogger(log *slog.Logger) clientLogger { return clientLogger{log, new(sync.Map)} }
 
 func (l clientLogger) Level() kgo.LogLevel {
 	ctx := context.Background()
@@ -186,6 +195,11 @@ func (l clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	slogLevel := slog.LevelDebug
 	if level == kgo.LogLevelError || level == kgo.LogLevelWarn {
 		slogLevel = slog.LevelWarn
+		now := time.Now()
+		if last, ok := l.last.Load(msg); ok && now.Sub(last.(time.Time)) < logAgain {
+			return
+		}
+		l.last.Store(msg, now)
 	}
 	l.log.Log(context.Background(), slogLevel, "kafka client: "+msg, keyvals...)
 }

@@ -38,7 +38,7 @@ type grammar struct {
 		config.KafkaTopics
 		config.Database
 		config.Deadlines
-		config.Retirement
+		config.Later
 		config.Shutdown
 	} `cmd:"" set:"admin_listen=127.0.0.1:9091"`
 	Dev struct {
@@ -108,7 +108,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := g.Consumer; c.AdminListen != "127.0.0.1:9091" || c.Group != "order-writer" || c.Partitions != 12 || c.Replication != 1 || c.RetireAfter != 24*time.Hour {
+	if c := g.Consumer; c.AdminListen != "127.0.0.1:9091" || c.Group != "order-writer" || c.Partitions != 12 || c.Replication != 1 {
 		t.Errorf("the consumer's defaults are %+v", c)
 	}
 

@@ -99,7 +99,7 @@ type Limits struct {
 
 // Deadlines are the times that gateway and consumer must agree on.
 type Deadlines struct {
-	RecordDeadline time.Duration `name:"record-deadline" env:"FLASHGATE_RECORD_DEADLINE" default:"2s" min:"10ms" max:"5m" type:"duration" group:"Times" help:"From sending a reservation until the gateway leaves its record to the keeper"`
+	RecordDeadline time.Duration `name:"record-deadline" env:"FLASHGATE_RECORD_DEADLINE" default:"2s" min:"100ms" max:"5m" type:"duration" group:"Times" help:"From sending a reservation until the gateway leaves its record to the keeper"`
 	GiveUp         time.Duration `name:"give-up" env:"FLASHGATE_GIVE_UP" default:"5m" min:"50ms" max:"168h" type:"duration" group:"Times" help:"Age at which a reservation that never reached the broker is cancelled and its unit returned"`
 }
 
@@ -118,11 +118,6 @@ func (t Timeouts) PublishTimeout() time.Duration {
 	return min(t.Request/3, time.Second)
 }
 
-// Retirement is when a sale is cleared away.
-type Retirement struct {
-	RetireAfter time.Duration `name:"retire-after" env:"FLASHGATE_RETIRE_AFTER" default:"24h" min:"1s" max:"8760h" type:"duration" group:"Times" help:"After the end of a sale, until its keys are removed from Redis"`
-}
-
 // Shutdown is how long a role takes to stop.
 type Shutdown struct {
 	ShutdownTimeout time.Duration `name:"shutdown-timeout" env:"FLASHGATE_SHUTDOWN_TIMEOUT" default:"15s" min:"100ms" max:"10m" type:"duration" group:"Times" help:"After SIGTERM or SIGINT: drain, flush and exit within this"`
@@ -132,6 +127,7 @@ type Shutdown struct {
 // tells the operator.
 type Later struct {
 	CORSOrigins   string `name:"cors-origins" env:"FLASHGATE_CORS_ORIGINS" none:"none" type:"text" hidden:"" help:"Origins allowed to call the public API from a page"`
+	RetireAfter   string `name:"retire-after" env:"FLASHGATE_RETIRE_AFTER" none:"none" type:"text" hidden:"" help:"After the end of a sale, until its keys are removed from Redis"`
 	PaymentSecret Secret `name:"payment-secret" env:"FLASHGATE_PAYMENT_SECRET" none:"none" type:"secret" hidden:"" help:"HMAC key of the payment webhook"`
 }
 
@@ -140,6 +136,9 @@ func (l Later) Warnings() []string {
 	var lines []string
 	if l.CORSOrigins != "" {
 		lines = append(lines, "FLASHGATE_CORS_ORIGINS has no effect: this version sends no CORS headers, so pages of other origins cannot call it")
+	}
+	if l.RetireAfter != "" {
+		lines = append(lines, "FLASHGATE_RETIRE_AFTER has no effect: this version leaves the keys of sales that are over in Redis")
 	}
 	if l.PaymentSecret.IsSet() {
 		lines = append(lines, "FLASHGATE_PAYMENT_SECRET has no effect: this version has no payment webhook, so orders are never paid")

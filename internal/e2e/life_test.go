@@ -207,7 +207,7 @@ func TestOrdersExpire(t *testing.T) {
 		t.Errorf("the expired order reads %v", a)
 	}
 	if a := s.order(0, "DELETE", orders[0], who[0]); a.status != 409 || a.code() != "NOT_CANCELLABLE" {
-		t.Logf("cancelling an expired order: %v", a)
+		t.Errorf("cancelling an expired order: %v, want 409 NOT_CANCELLABLE", a)
 	}
 	s.awaitStatus(item, "ON_SALE")
 	if a := s.buy(1, item, who[0], "key-0"); a.status != 202 || slices.Contains(orders, a.orderID()) {
