@@ -71,10 +71,10 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	total := r.tally.times.TotalCount()
 	fmt.Fprintf(&out, "%d shoppers, %d units, %d shards, %d at once, item %d\n\n", r.Rush.Shoppers, r.Rush.Stock, r.Rush.Shards, r.Rush.Concurrency, r.Item)
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "answer\tnumber\tshare\t")
+	_, _ = fmt.Fprintln(table, "answer\tnumber\tshare\t")
 	for _, name := range slices.Sorted(maps.Keys(r.tally.answers)) {
 		n := r.tally.answers[name]
-		fmt.Fprintf(table, "%s\t%d\t%.2f %%\t\n", name, n, 100*float64(n)/float64(max(total, 1)))
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%.2f %%\t\n", name, n, 100*float64(n)/float64(max(total, 1)))
 	}
 	_ = table.Flush()
 	fmt.Fprintf(&out, "\n%d answers in %.2f s: %.0f per second\n", total, r.Took.Seconds(), float64(total)/max(r.Took.Seconds(), 1e-9))
