@@ -28,7 +28,8 @@
 //	pace.go        when an item is due again    guard.go        panics, and logging the same thing seldom
 //	sweep.go       one sweep of an item         giveup.go       give-up
 //	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
-//	watch.go       is a load due?               loader.go       claim, lease, take-over   loader_steps.go  the steps of a load
+//	watch.go       is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
+//	                                                                                    loader_steps.go  fence, quiesce, drain, snapshot, load
 //
 // # Metrics
 //

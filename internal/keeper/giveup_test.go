@@ -36,14 +36,16 @@ func TestRecordThatArrivesAfterTheGiveUp(t *testing.T) {
 		l.tape.set(func(t *tape) { t.hold = true })
 		// The gateway's record is on the wire when its reservation is given up.
 		id := l.buy(l.gateway(l.tape), layout, "7", 3)
-		l.run(l.keeper(impatient))
+		stop := l.run(l.keeper(impatient))
 		l.atRest(layout, id)
 		l.tape.arrive(true)
 		l.atRest(layout, id)
 		if s := l.status(id); s != sale.Cancelled {
 			t.Errorf("the order is %q", s)
 		}
-		// The user is in nobody's way any more.
+		// The user may buy again.
+		stop()
+		l.run(l.keeper())
 		again := l.buy(l.gateway(l.tape), layout, "7", 1)
 		report := l.atRest(layout, id, again)
 		if l.status(again) != sale.Pending || report.Free != 9 {

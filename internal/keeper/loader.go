@@ -21,6 +21,8 @@ const (
 	Busy
 	// TakenOver: somebody else claimed the load while this one was under way, and does it now.
 	TakenOver
+	// NotDue: somebody else has done it meanwhile.
+	NotDue
 )
 
 // String returns the name used in metrics and logs.
@@ -32,6 +34,8 @@ func (o Outcome) String() string {
 		return "busy"
 	case TakenOver:
 		return "taken_over"
+	case NotDue:
+		return "not_due"
 	}
 	return "failed"
 }
@@ -48,8 +52,6 @@ const (
 
 // ErrNotLoadable is wrapped by the error of a load that can never succeed: there is no such item, it is retired, or it has no stock in Redis.
 var ErrNotLoadable = errors.New("it has no stock in Redis")
-
-var errTakenOver = errors.New("somebody else took the load over")
 
 // Loader brings the stock of an item from the database to Redis by the one procedure that there is for it: claim, fence, quiesce, drain, snapshot,
 // load. It is safe for concurrent use, in any number of processes, and any of them may die or stall anywhere: what then writes to Redis is decided
@@ -99,7 +101,10 @@ func (l *Loader) First(ctx context.Context, item int64) error {
 		}
 		if err == nil {
 			var outcome Outcome
-			outcome, err = l.Load(ctx, item, reasonFirst)
+			outcome, err = l.loadIf(ctx, item, reasonFirst, func(ctx context.Context) (bool, error) {
+				there, err := l.isLoaded(ctx, item)
+				return !there, err
+			})
 			if err == nil && outcome == Loaded {
 				return nil
 			}
@@ -138,24 +143,29 @@ func (l *Loader) isLoaded(ctx context.Context, item int64) (bool, error) {
 // at least, unless the item was never loaded. It begins only when every shard and the brokers answer, so that it does not stop a sale which it
 // cannot resume. After an error nothing is broken: the stock may be unknown, and a load is due.
 func (l *Loader) Load(ctx context.Context, item int64, reason string) (Outcome, error) {
+	return l.loadIf(ctx, item, reason, func(context.Context) (bool, error) { return true, nil })
+}
+
+// loadIf loads an item if it is still due when nobody else can begin to load it.
+func (l *Loader) loadIf(ctx context.Context, item int64, reason string, due func(context.Context) (bool, error)) (Outcome, error) {
 	began := l.cfg.Now()
-	outcome, err := l.load(ctx, item, reason)
-	if outcome == Busy {
-		return Busy, nil
-	}
+	outcome, err := l.load(ctx, item, reason, due)
 	if err != nil {
 		err = fmt.Errorf("load item %d: %w", item, err)
 		l.metrics.loads.WithLabelValues(reason, "failed").Inc()
 		return 0, err
 	}
-	l.metrics.loads.WithLabelValues(reason, outcome.String()).Inc()
-	if outcome == Loaded {
+	switch outcome {
+	case Loaded:
 		l.metrics.loadSeconds.Observe(l.cfg.Now().Sub(began).Seconds())
+		fallthrough
+	case TakenOver:
+		l.metrics.loads.WithLabelValues(reason, outcome.String()).Inc()
 	}
 	return outcome, nil
 }
 
-func (l *Loader) load(ctx context.Context, item int64, reason string) (Outcome, error) {
+func (l *Loader) load(ctx context.Context, item int64, reason string, due func(context.Context) (bool, error)) (Outcome, error) {
 	it, err := l.item(ctx, item)
 	if err != nil {
 		return 0, err
@@ -163,19 +173,15 @@ func (l *Loader) load(ctx context.Context, item int64, reason string) (Outcome, 
 	if err := l.answering(ctx, &it); err != nil {
 		return 0, err
 	}
-	token, ok, err := l.claim(ctx, item)
-	if err != nil {
-		return 0, err
+	begun := loading{item: item, lease: fmt.Sprintf("load/%d", item), holder: randomHolder()}
+	outcome, err := l.begin(ctx, &begun, due)
+	defer l.end(ctx, &begun)
+	if err != nil || begun.token == 0 {
+		return outcome, err
 	}
-	if !ok {
-		return Busy, nil
-	}
-	log := l.log.With("item", item, "epoch", token, "reason", reason)
+	log := l.log.With("item", item, "epoch", begun.token, "reason", reason)
 	log.InfoContext(ctx, "keeper: load begins")
-	outcome, err := l.claimed(ctx, item, token)
-	if errors.Is(err, errTakenOver) {
-		outcome, err = TakenOver, nil
-	}
+	outcome, err = l.hold(ctx, &begun)
 	if err == nil {
 		log.InfoContext(ctx, "keeper: load ends", "result", outcome.String())
 	}
@@ -190,55 +196,9 @@ func (l *Loader) answering(ctx context.Context, it *sale.Item) error {
 	if it.Epoch == 0 {
 		return nil
 	}
-	_, err := l.end(ctx)
+	_, err := l.ends(ctx)
 	return err
 }
-
-// claimed loads an item under a claim.
-func (l *Loader) claimed(ctx context.Context, item, token int64) (Outcome, error) {
-	ctx, letGo := l.hold(ctx, item, token)
-	defer letGo()
-	outcome, err := l.steps(ctx, item, token)
-	if err != nil && errors.Is(context.Cause(ctx), errTakenOver) {
-		return TakenOver, nil
-	}
-	return outcome, err
-}
-
-// hold renews the lease every second until letGo is called, which gives it back. The context ends when somebody else has claimed the load: the rest
-// of this one would be in vain. While the database does not answer it goes on, because only an answer says so.
-func (l *Loader) hold(ctx context.Context, item, token int64) (held context.Context, letGo func()) {
-	held, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(renewEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-tick.C:
-			}
-			if ok, err := l.renew(held, item, token); err == nil && !ok {
-				cancel(errTakenOver)
-				return
-			}
-		}
-	}()
-	return held, func() {
-		cancel(nil)
-		<-done
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.databaseTimeout())
-		defer stop()
-		if err := l.cfg.Ledger.EndLoad(ctx, item, token); err != nil {
-			l.log.WarnContext(ctx, "keeper: the lease of a load runs out by itself", "item", item, "epoch", token, "error", err)
-		}
-	}
-}
-
-// renewEvery is half of what the ledger grants.
-const renewEvery = time.Second
 
 // sleep waits, and returns false when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -94,7 +94,7 @@ func (l *Loader) empty(found swept, fenced time.Time) bool {
 func (l *Loader) drain(ctx context.Context) error {
 	var ends broker.Ends
 	err := l.until(ctx, func() (ok bool, err error) {
-		ends, err = l.end(ctx)
+		ends, err = l.ends(ctx)
 		return err == nil, err
 	})
 	if err == nil {
@@ -144,6 +144,12 @@ func (l *Loader) read(ctx context.Context, layout shard.Layout) ([]shard.ShardRe
 	return l.cfg.Stock.Read(ctx, layout)
 }
 
+func (l *Loader) take(ctx context.Context, b *loading, ttl time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
+	defer cancel()
+	return l.cfg.Ledger.Lease(ctx, b.lease, b.holder, ttl)
+}
+
 func (l *Loader) claim(ctx context.Context, item int64) (int64, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
 	defer cancel()
@@ -162,7 +168,7 @@ func (l *Loader) fence(ctx context.Context, item int64, shards int, token int64)
 	return l.cfg.Stock.Fence(ctx, item, shards, token)
 }
 
-func (l *Loader) end(ctx context.Context) (broker.Ends, error) {
+func (l *Loader) ends(ctx context.Context) (broker.Ends, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.CallTimeout)
 	defer cancel()
 	return l.cfg.Offsets.End(ctx, broker.Orders)

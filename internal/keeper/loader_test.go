@@ -32,8 +32,10 @@ func TestFirstLoad(t *testing.T) {
 
 func TestFirstLoadsAtOnceAndAKeeperThatSeesTheItem(t *testing.T) {
 	everywhere(t, func(t *testing.T, l *lab) {
-		l.runKeeper(l.keeper())
-		loader := l.keeper().Loader()
+		// Whoever stalls for longer than a lease loads once more, in vain.
+		patient := func(c *Config) { c.LeaseTTL = timeout }
+		l.runKeeper(l.keeper(patient))
+		loader := l.keeper(patient).Loader()
 		for range 5 {
 			layout := l.create(10, 3)
 			var wg sync.WaitGroup
@@ -45,10 +47,8 @@ func TestFirstLoadsAtOnceAndAKeeperThatSeesTheItem(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			for _, r := range l.shards(layout) {
-				if !r.Loaded {
-					t.Errorf("shard %d is not loaded behind the first load", r.Shard)
-				}
+			if n := l.count(`SELECT claim FROM flash_sale_item WHERE id = $1`, layout.Item); n != 1 {
+				t.Errorf("the item was loaded %d times", n)
 			}
 			if report := l.atRest(layout); report.Free != 10 {
 				t.Error(report)
@@ -170,6 +170,52 @@ func TestLoadWaitsForWhatIsOnTheWire(t *testing.T) {
 	})
 }
 
+func TestLoadWaitsForTheRecordDeadline(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(3, 2)
+	s := l.stepper()
+	cfg := l.config()
+	cfg.Stock, cfg.Ledger, cfg.Offsets, cfg.RecordDeadline, cfg.Margin = s, s, s, 100*time.Millisecond, 50*time.Millisecond
+	loader, err := NewLoader(cfg)
+	l.must(err)
+	s.at = "before end 2" // the ends of what has to be stored are read when nothing is sent any more
+	began := time.Now()
+	done := l.begin(loader, layout)
+	<-s.stopped
+	if waited := time.Since(began); waited < 150*time.Millisecond {
+		t.Errorf("nothing was waited for: %v", waited)
+	}
+	close(s.wake)
+	if r := <-done; r.err != nil || r.outcome != Loaded {
+		t.Fatalf("load: %+v", r)
+	}
+}
+
+func TestLoadWaitsForTheOutboxes(t *testing.T) {
+	l := newLab(t, onMini)
+	l.write()
+	layout := l.sale(3, 2)
+	id := l.buy(l.gateway(dead{}), layout, "1", 2)
+	l.tape.set(func(t *tape) { t.refuse = map[string]bool{"1": true} })
+	s := l.stepper()
+	done := l.begin(l.stepping(s), layout)
+	devtest.Eventually(t, timeout, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.count["outbox"] > 3
+	}, "the outboxes are swept again and again")
+	if got := l.redis("EXISTS", key(layout, 0, "stock"), key(layout, 1, "stock")); got != "0" {
+		t.Error("there is a stock while there is something in an outbox")
+	}
+	l.tape.set(func(t *tape) { t.refuse = nil })
+	if r := <-done; r.err != nil || r.outcome != Loaded {
+		t.Fatalf("load: %+v", r)
+	}
+	if report := l.atRest(layout, id); report.Free != 1 || l.status(id) != sale.Pending {
+		t.Error(report)
+	}
+}
+
 func TestRecordThatComesToKafkaBehindTheSnapshot(t *testing.T) {
 	everywhere(t, func(t *testing.T, l *lab) {
 		layout := l.sale(3, 2)
@@ -238,7 +284,8 @@ func TestLoaderStoppedAtEveryStep(t *testing.T) {
 func TestLoadersStoppedAtTwoSteps(t *testing.T) {
 	l := newLab(t, onMini)
 	l.write()
-	steps := l.steps()
+	// Those between which something changes that the other one can see.
+	steps := []string{"before claim 1", "before fence 1", "before outbox 1", "before snapshot 1", "before load 1", "before end load 1"}
 	for _, first := range steps {
 		for _, second := range steps {
 			t.Run(first+", "+second, func(t *testing.T) {

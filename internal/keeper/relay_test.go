@@ -21,8 +21,12 @@ func TestReleaseGivesBackAndVoidDoesNot(t *testing.T) {
 		gateway := l.gateway(l.tape)
 		// Redis believes in one unit more than there is.
 		l.redis("SET", key(layout, 0, "stock"), "2")
-		a, b, c := l.buy(gateway, layout, "0", 1), l.buy(gateway, layout, "1", 1), l.buy(gateway, layout, "2", 1)
-		l.consume()
+		var ids [3]sale.OrderID
+		for i := range ids {
+			ids[i] = l.buy(gateway, layout, fmt.Sprint(i), 1)
+			l.consume() // in this order, whatever the clock says
+		}
+		a, b, c := ids[0], ids[1], ids[2]
 		if s := []sale.OrderStatus{l.status(a), l.status(b), l.status(c)}; s[0] != sale.Pending || s[1] != sale.Pending || s[2] != sale.Rejected {
 			t.Fatalf("orders are %v", s)
 		}
@@ -318,5 +322,36 @@ func TestUnknownOperationIsLeftToOthers(t *testing.T) {
 	applied, err := k.relay.apply(l.ctx, row)
 	if err == nil || finished(applied) {
 		t.Errorf("applied: %v, %v", applied, err)
+	}
+}
+
+func TestShardsRestForLongerTheOftenerTheyFail(t *testing.T) {
+	l := newLab(t, onMini)
+	c := newClock()
+	k := l.keeper(func(cfg *Config) { cfg.Now = c.now })
+	at := place{1, 2}
+	for _, tc := range []struct {
+		applied shard.Applied
+		longest time.Duration
+	}{{shard.NotLoaded, relayLoading}, {shard.WrongLayout, relayLoading}, {0, relayUnwell}} {
+		k.relay.recovered(at)
+		if k.relay.resting(at) != 0 {
+			t.Fatal("a shard rests that is well")
+		}
+		last := time.Duration(0)
+		for range 12 {
+			wait := k.relay.rest(at, tc.applied)
+			if wait < last || wait > tc.longest || k.relay.resting(at) != wait {
+				t.Errorf("%v: waits %v behind %v, rests %v", tc.applied, wait, last, k.relay.resting(at))
+			}
+			last = wait
+			c.pass(wait)
+			if k.relay.resting(at) != 0 {
+				t.Error("it rests for longer than it should")
+			}
+		}
+		if last != tc.longest {
+			t.Errorf("%v: the longest wait is %v, want %v", tc.applied, last, tc.longest)
+		}
 	}
 }

@@ -154,7 +154,9 @@ func (s *stepper) Passed(ctx context.Context, group string, ends broker.Ends) (b
 
 // The stepper takes part in no other loop.
 
-func (s *stepper) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+func (s *stepper) Lease(context.Context, string, string, time.Duration) (bool, error) {
+	return true, nil
+}
 
 // loadResult is how a load ended.
 type loadResult struct {

@@ -31,21 +31,26 @@ type publication struct {
 	done   func(error)
 }
 
-func (t *tape) Publish(_ time.Time, events []sale.Event, done func(error)) {
-	err := t.publish(events, done)
+// Publish is heard of by the deadline, as from the real producer. What is on the wire then stays there.
+func (t *tape) Publish(deadline time.Time, events []sale.Event, done func(error)) {
+	var once sync.Once
+	report := func(err error) { once.Do(func() { done(err) }) }
+	err := t.publish(events, report)
 	if !errors.Is(err, errHeld) {
-		done(err)
+		report(err)
+		return
 	}
+	time.AfterFunc(time.Until(deadline), func() { report(errDown) })
 }
 
 var errHeld = errors.New("on the wire")
 
-func (t *tape) publish(events []sale.Event, done func(error)) error {
+func (t *tape) publish(events []sale.Event, report func(error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.hold:
-		t.wire = append(t.wire, publication{events, done})
+		t.wire = append(t.wire, publication{events, report})
 		return errHeld
 	case t.down:
 		return errDown

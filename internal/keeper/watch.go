@@ -5,13 +5,14 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"flashgate/internal/ledger"
 	"flashgate/shard"
 )
 
 // watch finds out for which items a load is due, and has it done (rule R11). A load that is begun in vain costs a moment of the sale and nothing
-// else, so what it sees need not be of one instant; but it looks twice, because what it sees while somebody else loads is always odd.
+// else, so what it sees need not be of one instant; but it looks twice, the second time when nobody else can be loading.
 type watch struct {
 	k    *Keeper
 	pace *pace // of looking
@@ -49,7 +50,7 @@ func (w *watch) round(ctx context.Context) {
 	w.asked = make(map[int64]string)
 	w.mu.Unlock()
 	for item, reason := range asked {
-		w.load(ctx, item, reason)
+		w.load(ctx, item, reason, func(context.Context) (bool, error) { return true, nil })
 	}
 	if !w.k.watchTurn.mine(ctx, now) {
 		return
@@ -70,11 +71,15 @@ func (w *watch) round(ctx context.Context) {
 		if !w.pace.due(s.ItemID, now) {
 			continue
 		}
+		rest := time.Duration(0)
 		if cares[s.ItemID] != full && s.Epoch != 0 {
-			w.pace.worked(s.ItemID, now, true, w.k.cfg.IdleEvery, 0, 0)
+			rest = w.k.cfg.IdleEvery
 		}
 		w.k.watchCrew.offer(ctx, s.ItemID, func() {
-			w.k.guard(ctx, "watch", func() { w.look(ctx, s) })
+			w.k.guard(ctx, "watch", func() {
+				answered := w.look(ctx, s)
+				w.pace.worked(s.ItemID, w.k.cfg.Now(), answered, rest, w.k.cfg.WatchEvery, watchSilent)
+			})
 		})
 	}
 	w.pace.keep(known)
@@ -87,10 +92,13 @@ func (w *watch) states(ctx context.Context) ([]ledger.LoadState, error) {
 	return w.k.cfg.Ledger.LoadWatch(ctx)
 }
 
-// look asks the shards of one item, and begins a load that is due.
-func (w *watch) look(ctx context.Context, s ledger.LoadState) {
-	if s.Claim > s.Epoch && !s.Abandoned {
-		return // somebody is at it
+// watchSilent is how long an item whose servers do not answer is left alone at most.
+const watchSilent = 2 * time.Second
+
+// look asks the shards of one item, and begins a load that is due. It reports whether all of them answered.
+func (w *watch) look(ctx context.Context, s ledger.LoadState) bool {
+	if s.Leased {
+		return true // somebody is at it: until his lease is given back, shards that have no stock yet are as they must be
 	}
 	readings, err := w.k.loader.read(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
 	if err != nil {
@@ -101,18 +109,12 @@ func (w *watch) look(ctx context.Context, s ledger.LoadState) {
 				w.k.log.WarnContext(ctx, "keeper: cannot read the stock", "item", s.ItemID, "error", err)
 			}
 		}
-		return
+		return false
 	}
-	reason, at := due(s, readings)
-	if reason == "" || !w.unchanged(ctx, s) {
-		return
+	if reason, _ := due(s, readings); reason != "" {
+		w.load(ctx, s.ItemID, reason, func(ctx context.Context) (bool, error) { return w.still(ctx, s) })
 	}
-	if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
-		w.k.metrics.alarm(alarmStock+reason, s.ItemID)
-		w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch, "reason", reason,
-			"fault", readings[at].Fault)
-	}
-	w.load(ctx, s.ItemID, reason)
+	return true
 }
 
 // due says why a load is due, and the first shard where that shows, -1 for none; "" if no load is due.
@@ -140,21 +142,34 @@ func due(s ledger.LoadState, readings []shard.ShardReading) (reason string, at i
 	return "", -1
 }
 
-// unchanged reports whether nobody claimed or loaded the item since its state was read. Without that, the state of before a load and the shards
-// of behind it would look like shards of a foreign epoch.
-func (w *watch) unchanged(ctx context.Context, s ledger.LoadState) bool {
+// still reports whether a load is due whose reason was seen before. It is asked when nobody else loads the item. What was seen may have been the
+// midst of somebody else's load, when keys are missing, or the state of before it and the shards of behind it, which look foreign then.
+func (w *watch) still(ctx context.Context, s ledger.LoadState) (bool, error) {
 	it, err := w.k.loader.item(ctx, s.ItemID)
-	return err == nil && it.Claim == s.Claim && it.Epoch == s.Epoch
+	if err != nil || it.Claim != s.Claim || it.Epoch != s.Epoch {
+		return false, err
+	}
+	readings, err := w.k.loader.read(ctx, layoutOf(&it))
+	if err != nil {
+		return false, err
+	}
+	reason, at := due(s, readings)
+	if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
+		w.k.metrics.alarm(alarmStock+reason, s.ItemID)
+		w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch, "reason", reason,
+			"fault", readings[at].Fault)
+	}
+	return reason != "", nil
 }
 
-// load has an item loaded in the background, unless it is being loaded, or failed a moment ago.
-func (w *watch) load(ctx context.Context, item int64, reason string) {
+// load has an item loaded in the background if it is still due then, unless it is being loaded, or failed a moment ago.
+func (w *watch) load(ctx context.Context, item int64, reason string, due func(context.Context) (bool, error)) {
 	if !w.fail.due(item, w.k.cfg.Now()) {
 		return
 	}
 	w.k.loadCrew.offerNow(item, func() {
 		w.k.guard(ctx, "load", func() {
-			_, err := w.k.loader.Load(ctx, item, reason)
+			_, err := w.k.loader.loadIf(ctx, item, reason, due)
 			failed := err != nil && ctx.Err() == nil
 			w.fail.worked(item, w.k.cfg.Now(), !failed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
 			if failed {
