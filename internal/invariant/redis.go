@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -36,24 +37,35 @@ func readRedis(ctx context.Context, stock Stock, layout shard.Layout) (*stockSta
 		return nil, err
 	}
 	var mu sync.Mutex
+	var faults []string
 	var g errgroup.Group
 	g.SetLimit(marksAtOnce)
 	for _, user := range users {
 		g.Go(func() error {
 			mark, ok, err := stock.Mark(ctx, layout, user)
-			if err != nil || !ok {
-				return err
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			s.marks[user] = mark
+			switch {
+			case unsettled(err):
+				faults = append(faults, err.Error())
+			case err != nil:
+				return err
+			case ok:
+				s.marks[user] = mark
+			}
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	s.unsettled = append(s.unsettled, some(faults)...)
 	return s, nil
+}
+
+// unsettled reports whether an error says what is there, rather than that it could not be read.
+func unsettled(err error) bool {
+	return errors.Is(err, shard.ErrNotLoaded) || errors.Is(err, shard.ErrUnreadable) || errors.Is(err, shard.ErrWrongLayout)
 }
 
 func (s *stockState) add(r shard.ShardReading) {

@@ -26,7 +26,7 @@
 //	keeper.go      New, Run, the sweep's round  catalogue.go    which items need looking after
 //	crew.go        bounded work on items        turn.go         leases between keepers
 //	pace.go        when an item is due again    guard.go        panics, and logging the same thing seldom
-//	sweep.go       one sweep of an item         giveup.go       give-up
+//	sweep.go       one sweep of an item         publish.go      publishing a backlog    giveup.go        give-up
 //	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
 //	watch.go       is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
 //	                                                                                    loader_steps.go  fence, quiesce, drain, snapshot, load

@@ -40,7 +40,7 @@ func New(cfg Config) (*Keeper, error) {
 		return nil, fmt.Errorf("make the keeper: %w", err)
 	}
 	k := &Keeper{
-		cfg: cfg, log: cfg.Logger, metrics: m, seldom: newSeldom(time.Minute, cfg.Now),
+		cfg: cfg, log: cfg.Logger, metrics: m, seldom: newSeldom(cfg.Now),
 		loader: newLoader(cfg, m), sweepPace: newPace(),
 		sweepCrew: newCrew(cfg.ItemsAtOnce), watchCrew: newCrew(cfg.ItemsAtOnce), transfersCrew: newCrew(cfg.ItemsAtOnce),
 		loadCrew:      newCrew(cfg.LoadsAtOnce),

@@ -255,6 +255,27 @@ func TestUnreadableEntryDelaysALoadAndDoesNotPreventIt(t *testing.T) {
 	}
 }
 
+func TestLoadEndsWhenSomebodyElseClaimsIt(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(3, 2)
+	l.buy(l.gateway(l.tape), layout, "1", 1)
+	s := l.stepper()
+	done := l.begin(l.stepping(s), layout) // waits for an order writer that is not there
+	devtest.Eventually(t, timeout, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.count["passed"] > 0
+	}, "the loader waits")
+	l.exec(`UPDATE flash_sale_item SET claim = claim + 1, lease_until = now() + interval '1 minute'`)
+	if r := <-done; r.err != nil || r.outcome != TakenOver {
+		t.Errorf("load: %+v", r)
+	}
+	// It gave back what was its own, and nothing else.
+	if n := l.count(`SELECT count(*) FROM flash_sale_item WHERE lease_until > now()`); n != 1 {
+		t.Error("the lease of the other one was given back")
+	}
+}
+
 func TestLoaderStoppedAtEveryStep(t *testing.T) {
 	l := newLab(t, onMini)
 	l.write()

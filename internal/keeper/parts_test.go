@@ -140,7 +140,7 @@ func TestPace(t *testing.T) {
 
 func TestSeldom(t *testing.T) {
 	c := newClock()
-	s := newSeldom(time.Minute, c.now)
+	s := newSeldom(c.now)
 	if !s.say("a") || s.say("a") || !s.say("b") {
 		t.Error("each once")
 	}

@@ -59,7 +59,7 @@ type unwell struct {
 
 func newRelay(cfg *Config, m *metrics, c *catalogue, due func(int64, string)) *relay {
 	return &relay{
-		cfg: cfg, metrics: m, catalogue: c, seldom: newSeldom(time.Minute, cfg.Now), due: due,
+		cfg: cfg, metrics: m, catalogue: c, seldom: newSeldom(cfg.Now), due: due,
 		wake: make(chan struct{}, 1), unwell: make(map[place]unwell),
 	}
 }

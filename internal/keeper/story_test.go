@@ -44,7 +44,6 @@ type story struct {
 	orders   []sale.OrderID
 	users    map[sale.OrderID]string
 	answered map[sale.OrderID]<-chan struct{}
-	restocks int64
 }
 
 // readerTape is a tape whose order writer is as fast as somebody asks.

@@ -12,7 +12,7 @@ import (
 )
 
 // watch finds out for which items a load is due, and has it done (rule R11). A load that is begun in vain costs a moment of the sale and nothing
-// else, so what it sees need not be of one instant; but it looks twice, the second time when nobody else can be loading.
+// else, so what it sees need not be of one instant.
 type watch struct {
 	k    *Keeper
 	pace *pace // of looking
@@ -111,9 +111,21 @@ func (w *watch) look(ctx context.Context, s ledger.LoadState) bool {
 		}
 		return false
 	}
-	if reason, _ := due(s, readings); reason != "" {
-		w.load(ctx, s.ItemID, reason, func(ctx context.Context) (bool, error) { return w.still(ctx, s) })
+	reason, at := due(s, readings)
+	if reason == "" {
+		return true
 	}
+	w.load(ctx, s.ItemID, reason, func(ctx context.Context) (bool, error) {
+		if still, err := w.unchanged(ctx, s); !still || err != nil {
+			return false, err
+		}
+		if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
+			w.k.metrics.alarm(alarmStock+reason, s.ItemID)
+			w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch,
+				"reason", reason, "fault", readings[at].Fault)
+		}
+		return true, nil
+	})
 	return true
 }
 
@@ -142,24 +154,11 @@ func due(s ledger.LoadState, readings []shard.ShardReading) (reason string, at i
 	return "", -1
 }
 
-// still reports whether a load is due whose reason was seen before. It is asked when nobody else loads the item. What was seen may have been the
-// midst of somebody else's load, when keys are missing, or the state of before it and the shards of behind it, which look foreign then.
-func (w *watch) still(ctx context.Context, s ledger.LoadState) (bool, error) {
+// unchanged reports whether nobody has claimed or loaded the item since its state was read, at a time when nobody could load it. Then what was seen
+// of its shards in between was not somebody's load under way, nor are the state of before a load and the shards of behind it set side by side.
+func (w *watch) unchanged(ctx context.Context, s ledger.LoadState) (bool, error) {
 	it, err := w.k.loader.item(ctx, s.ItemID)
-	if err != nil || it.Claim != s.Claim || it.Epoch != s.Epoch {
-		return false, err
-	}
-	readings, err := w.k.loader.read(ctx, layoutOf(&it))
-	if err != nil {
-		return false, err
-	}
-	reason, at := due(s, readings)
-	if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
-		w.k.metrics.alarm(alarmStock+reason, s.ItemID)
-		w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch, "reason", reason,
-			"fault", readings[at].Fault)
-	}
-	return reason != "", nil
+	return err == nil && it.Claim == s.Claim && it.Epoch == s.Epoch, err
 }
 
 // load has an item loaded in the background if it is still due then, unless it is being loaded, or failed a moment ago.
