@@ -187,7 +187,7 @@ func (l *lab) shop(gateways []*shard.Stock, layout shard.Layout, user string) (s
 	}
 }
 
-// TestBrokerFrozenInAReservation is TestBrokerDownThenUp with a real producer, whose records are given up at their deadline.
+// TestBrokerFrozenThenThawed is TestBrokerDownThenUp with a real producer, whose records are given up at their deadline.
 func TestBrokerFrozenThenThawed(t *testing.T) {
 	l := newLab(t, onMini)
 	k := l.kafka(t)

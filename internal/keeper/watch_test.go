@@ -56,8 +56,8 @@ var damages = []damage{
 	{"one stock key of four", func(l *lab, y shard.Layout) { l.redis("DEL", key(y, 2, "stock")) }, reasonMissing},
 	{"text for stock", func(l *lab, y shard.Layout) { l.redis("SET", key(y, 1, "stock"), "seven") }, reasonUnreadable},
 	{"a list for stock", func(l *lab, y shard.Layout) {
-		l.redis("DEL", key(y, 1, "stock"))
-		l.redis("LPUSH", key(y, 1, "stock"), "7")
+		// At once: in between, it would be missing.
+		l.redis("EVAL", `redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], '7') return 'OK'`, "1", key(y, 1, "stock"))
 	}, reasonUnreadable},
 	{"no meta", func(l *lab, y shard.Layout) { l.redis("DEL", key(y, 3, "meta")) }, reasonUnreadable},
 	{"text for buyers", func(l *lab, y shard.Layout) { l.redis("SET", key(y, 0, "buyers"), "nobody") }, reasonUnreadable},
@@ -128,8 +128,10 @@ func TestWhatWasSeenBeforeALoadMakesNoneDue(t *testing.T) {
 	again, err := k.watch.states(l.ctx)
 	l.must(err)
 	l.load(l.keeper(), layout)
-	// The first state calls for a first load, the second one finds shards of a foreign epoch.
-	for _, s := range []ledger.LoadState{states[0], again[0]} {
+	// The first state calls for a first load, the second one finds shards of a foreign epoch, and the third one was read while somebody was about
+	// to write them.
+	writing := ledger.LoadState{ItemID: layout.Item, Shards: 3, Epoch: 2, Claim: 2, Leased: true}
+	for _, s := range []ledger.LoadState{states[0], again[0], writing} {
 		k.watch.look(l.ctx, s)
 		k.loadCrew.wait()
 	}
