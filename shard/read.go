@@ -161,9 +161,12 @@ type Outbox struct {
 
 // Outbox reads the outbox of one shard of an item, which may lie beyond the layout: a larger one may have left it behind.
 // It needs no stock, so it works during a fence. The error wraps ErrUnreadable where the key is no outbox.
+//
+// It is bounded by ctx alone: after an outage of the broker an outbox may hold 200,000 entries, which take Redis about a second.
 func (s *Stock) Outbox(ctx context.Context, layout Layout, shard int) (Outbox, error) {
 	at := place{layout.Item, shard}
-	r, err := s.run(ctx, call{scriptOutbox, []string{at.keys().pending}, nil})
+	results := s.runUntil(ctx, []call{{scriptOutbox, []string{at.keys().pending}, nil}})
+	r, err := results[0].reply, results[0].err
 	if err == nil {
 		err = r.fault()
 	}
