@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +12,7 @@ import (
 
 	"flashgate/internal/broker"
 	"flashgate/internal/ledger"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -138,19 +138,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 		s.run(ctx, work)
 		s.leave(work)
 		// A session ends by itself only if its client has become useless, because the topic was deleted and made anew.
-		if !sleep(ctx, c.wait(min(attempt, 3))) {
+		if !pause.For(ctx, c.waits().After(min(attempt+1, 4))) {
 			return nil
 		}
 	}
 }
 
-// wait is the n-th wait, from 0: RetryMin, doubled each time up to RetryMax, half of it random.
-func (c *Consumer) wait(n int) time.Duration {
-	wait := c.cfg.RetryMax
-	if n < 30 {
-		wait = min(c.cfg.RetryMin<<n, c.cfg.RetryMax)
-	}
-	return wait/2 + rand.N(wait/2+1) //nolint:gosec // G404: jitter needs no secret
+// waits are those of the attempts at something that is away.
+func (c *Consumer) waits() pause.Steps {
+	return pause.Steps{First: c.cfg.RetryMin, Longest: c.cfg.RetryMax}
 }
 
 // outlive returns a context that ends some time after ctx does. The function releases it.
@@ -166,16 +162,4 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, func()) {
 		}
 	})
 	return work, func() { stop(); cancel() }
-}
-
-// sleep waits, and reports whether ctx still stands afterwards.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flashgate/internal/broker"
+	"flashgate/internal/pause"
 )
 
 // lagEvery is how often the lag is measured. It is asked of the brokers rather than taken from what was fetched last, because it matters most while
@@ -22,7 +23,7 @@ func (s *session) watchLag(ctx context.Context) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer admin.Close()
-		for sleep(ctx, lagEvery) {
+		for pause.For(ctx, lagEvery) {
 			s.measureLag(ctx, admin)
 		}
 	})

@@ -53,7 +53,7 @@ func (s *session) sendLetters(ctx context.Context) {
 				failed = true
 				s.metrics.letterErrors.Inc()
 				s.cfg.Logger.Error("cannot set a record aside, its partition waits", "partition", p.number, "offset", p.letters[0].record.Offset, "error", err)
-				p.retryAt = s.cfg.Now().Add(s.wait(p.retries))
+				p.retryAt = s.cfg.Now().Add(s.waits().After(p.retries + 1))
 				p.retries++
 				break
 			}

@@ -8,6 +8,7 @@ import (
 
 	"flashgate/internal/broker"
 	"flashgate/internal/ledger"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -98,7 +99,7 @@ func (s *session) writeOnce(ctx context.Context, batch []reservation) error {
 // waitForLedger waits before the next attempt. Rebalances may happen meanwhile: a member that waits out a database must not hold up the group.
 func (s *session) waitForLedger(ctx context.Context, attempt int) error {
 	s.client.AllowRebalance()
-	sleep(ctx, s.wait(attempt))
+	pause.For(ctx, s.waits().After(attempt+1))
 	// A poll with an ended context fetches nothing; it waits for a rebalance that is under way, and blocks the next one.
 	ended, end := context.WithCancel(ctx)
 	end()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -126,7 +127,7 @@ func (g *Gateway) watchSource() {
 			return
 		}
 		g.log.warn("watch catalogue", "error", err)
-		if !pause(g.base, resubscribe) {
+		if !pause.For(g.base, resubscribe) {
 			return
 		}
 	}

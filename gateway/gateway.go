@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -186,16 +185,4 @@ func (g *Gateway) drain(ctx context.Context) error {
 		return fmt.Errorf("drain gateway: %w", err)
 	}
 	return nil
-}
-
-// pause waits for d, or less if ctx ends first, which it reports as false.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"flashgate/internal/pause"
 )
 
 const (
@@ -38,7 +40,7 @@ type listener struct {
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	pause := time.Duration(0)
+	again := time.Duration(0)
 	for {
 		conn, err := l.Listener.Accept()
 		switch {
@@ -49,17 +51,13 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.open.Add(-1)
 			l.refused()
 			l.refuse(conn)
-			pause = 0
+			again = 0
 		case !passing(err):
 			return nil, err
 		default:
-			pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
-			l.log.Warn("accept connection: will try again", "error", err, "pause", pause)
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-l.ctx.Done():
-				timer.Stop()
+			again = min(max(2*again, minAcceptPause), maxAcceptPause)
+			l.log.Warn("accept connection: will try again", "error", err, "pause", again)
+			if !pause.For(l.ctx, again) {
 				return nil, net.ErrClosed
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -57,7 +58,7 @@ func (g *Gateway) buy(ctx context.Context, o order) answer {
 			return insufficient(r.Available)
 		case sale.NotLoaded:
 			// A load takes a moment, and most of it has passed for most who come in it: holding them briefly saves a round of retries.
-			if g.cfg.Now().Add(warmupPause).After(o.began.Add(g.cfg.WarmupHold)) || !pause(ctx, warmupPause) {
+			if g.cfg.Now().Add(warmupPause).After(o.began.Add(g.cfg.WarmupHold)) || !pause.For(ctx, warmupPause) {
 				return answerWarmingUp
 			}
 		case sale.WrongLayout:

@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
 // result answers every attempt with the same outcome after d.
 func after(d time.Duration, r sale.Result) func(context.Context, *sale.Item, sale.Request) sale.Result {
 	return func(ctx context.Context, _ *sale.Item, q sale.Request) sale.Result {
-		if !pause(ctx, d) {
+		if !pause.For(ctx, d) {
 			return sale.Result{Outcome: sale.Unknown, OrderID: q.OrderID, Err: ctx.Err()}
 		}
 		r.OrderID = q.OrderID

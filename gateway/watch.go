@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -84,7 +85,7 @@ func (g *Gateway) watchNotices() {
 			return
 		}
 		g.log.warn("listen to notices", "error", err)
-		if !pause(g.base, resubscribe) {
+		if !pause.For(g.base, resubscribe) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 	"flashgate/internal/token"
 )
@@ -401,7 +402,7 @@ func eventually(tb testing.TB, what string, cond func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for !cond() {
-		if !pause(ctx, 2*time.Millisecond) {
+		if !pause.For(ctx, 2*time.Millisecond) {
 			tb.Fatalf("did not happen: %s", what)
 		}
 	}

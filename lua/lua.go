@@ -42,6 +42,8 @@ var (
 	mark string
 	//go:embed outbox.lua
 	outbox string
+	//go:embed readback.lua
+	readBack string
 )
 
 // Script is a script as it is sent to Redis: the shared functions, then the file.
@@ -68,9 +70,10 @@ var (
 	Load      = Script{"load", prelude + load, true}
 	Mark      = Script{"mark", prelude + mark, true}
 	Outbox    = Script{"outbox", prelude + outbox, true}
+	ReadBack  = Script{"readback", prelude + readBack, true}
 )
 
 // All returns every script.
 func All() []Script {
-	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Outbox}
+	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Outbox, ReadBack}
 }

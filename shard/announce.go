@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -84,7 +84,7 @@ func (s *Stock) Subscribe(ctx context.Context, hear func(Message)) error {
 		if heard {
 			wait = resubscribeWait
 		}
-		if !pause(ctx, wait/2+rand.N(wait/2+1)) { //nolint:gosec // G404: keeps gateways from coming back all at once
+		if !pause.For(ctx, pause.Jitter(wait)) { // so that gateways do not come back all at once
 			return ctx.Err()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -46,7 +47,7 @@ func (s *Stock) reserveBatch(at lane, waiters []*waiter) {
 		}
 		s.metrics.calls.WithLabelValues("refused").Inc()
 		waiters = keep(waiters, func(w *waiter) bool { return w.requeue(false) })
-		if !passing(err) || !pause(ctx, wait) {
+		if !passing(err) || !pause.For(ctx, wait) {
 			answerAll(waiters, sale.Result{Outcome: sale.Failed, Err: at.place().wrap("reserve", err)})
 			return
 		}
@@ -67,18 +68,6 @@ func keep(waiters []*waiter, ok func(*waiter) bool) []*waiter {
 func answerAll(waiters []*waiter, r sale.Result) {
 	for _, w := range waiters {
 		w.answer(r)
-	}
-}
-
-// pause waits; false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -161,7 +162,7 @@ func (s *Stock) waitForUnits(ctx context.Context, layout Layout, waiting []*wait
 		}
 	}
 	if !busy {
-		pause(ctx, min(mostWait, firstWait<<min(tries, 10)))
+		pause.For(ctx, min(mostWait, firstWait<<min(tries, 10)))
 	}
 	for _, w := range waiting {
 		s.starve(layout, w)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -67,7 +68,7 @@ func (s *Stock) ackBatches(at place, batches []string) {
 	var err error
 	for try, wait := 0, ackWait; try < ackTries; try, wait = try+1, wait*4 {
 		if try > 0 {
-			pause(ctx, wait/4)
+			pause.For(ctx, wait/4)
 		}
 		if err = s.forget(ctx, at, batches); err == nil {
 			return

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redis/rueidis"
-
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -21,7 +20,7 @@ func (s *Stock) recoverBatch(a *attempt, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.CallTimeout)
 	defer cancel()
 	back, err := s.readBack(ctx, a)
-	for wait := retryWait; err != nil && pause(ctx, wait); wait *= 2 {
+	for wait := retryWait; err != nil && pause.For(ctx, wait); wait *= 2 {
 		back, err = s.readBack(ctx, a)
 	}
 	switch {
@@ -50,45 +49,26 @@ type readBack struct {
 	epoch int64
 }
 
-// readBack reads the marks before the entry. In the other order a call that runs between the two would leave its own marks
-// beside a missing entry, which reads as "published by a sweep".
+// readBack asks for all of it in one instant. Marks from before a wipe of the server beside an entry from after it would read as "published by a
+// sweep", and so would a missing entry beside marks of a call that runs between the two.
 func (s *Stock) readBack(ctx context.Context, a *attempt) (readBack, error) {
 	k := a.place().keys()
-	users := make([]string, len(a.waiters))
-	for i, w := range a.waiters {
-		users[i] = w.req.UserID
+	args := make([]string, 1, 1+len(a.waiters))
+	args[0] = a.batch
+	for _, w := range a.waiters {
+		args = append(args, w.req.UserID)
 	}
-	type answer struct {
-		marks []string
-		epoch string
-		blob  string
-		err   error
+	r, err := s.run(ctx, call{scriptReadBack, []string{k.buyers, k.pending, k.meta}, args})
+	if err == nil {
+		err = r.fault()
 	}
-	b := s.cfg.Client.B
-	commands := []rueidis.Completed{
-		b().Hmget().Key(k.buyers).Field(users...).Build(),
-		b().Hget().Key(k.meta).Field("epoch").Build(),
-		b().Hget().Key(k.pending).Field(a.batch).Build(),
+	if err == nil && len(r.values) != 2+len(a.waiters) {
+		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
 	}
-	got, err := apart(ctx, s, func() (out answer) {
-		res := s.cfg.Client.DoMulti(ctx, commands...)
-		var e1, e2, e3 error
-		out.marks, e1 = res[0].AsStrSlice() // a missing mark is ""
-		out.epoch, e2 = res[1].ToString()
-		out.blob, e3 = res[2].ToString()
-		if rueidis.IsRedisNil(e2) {
-			e2 = nil
-		}
-		if rueidis.IsRedisNil(e3) {
-			e3 = nil
-		}
-		out.err = errors.Join(e1, e2, e3)
-		return out
-	})
-	if err := errors.Join(err, got.err); err != nil {
+	if err != nil {
 		return readBack{}, fmt.Errorf("read back: %w", err)
 	}
-	return decodeReadBack(a, got.marks, got.epoch, got.blob)
+	return decodeReadBack(a, r.values[2:], r.values[1], r.values[0])
 }
 
 func decodeReadBack(a *attempt, marks []string, epoch, blob string) (readBack, error) {

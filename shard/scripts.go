@@ -68,6 +68,7 @@ var (
 	scriptLoad      = known(lua.Load)
 	scriptMark      = known(lua.Mark)
 	scriptOutbox    = known(lua.Outbox)
+	scriptReadBack  = known(lua.ReadBack)
 )
 
 // call is one run of a script. Its slices belong to the client from then on.

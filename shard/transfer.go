@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"flashgate/internal/pause"
 )
 
 // giveTries is how often give and settle are sent before their record is left to whoever comes next. Both may be repeated.
@@ -97,7 +99,7 @@ func (s *Stock) repeat(ctx context.Context, item int64, todo []transfer, what st
 			}
 		}
 		todo = failed
-		if len(todo) > 0 && !pause(ctx, wait) {
+		if len(todo) > 0 && !pause.For(ctx, wait) {
 			errs = append(errs, ctx.Err())
 			break
 		}

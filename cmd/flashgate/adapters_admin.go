@@ -49,7 +49,7 @@ func (l adminLedger) Restock(ctx context.Context, item, units int64, key string)
 	var missing *ledger.NotFoundError
 	switch {
 	case err == nil:
-		return admin.Restock{Quantity: done.Quantity, Correction: done.OutboxID, Repeated: done.Repeated}, admin.Restocked, nil
+		return admin.Restock{Quantity: done.Quantity, Correction: done.CorrectionID, Repeated: done.Repeated}, admin.Restocked, nil
 	case errors.As(err, &missing):
 		return admin.Restock{}, admin.NoItem, nil
 	case errors.Is(err, ledger.ErrKeyReused):

@@ -17,6 +17,7 @@ import (
 	"flashgate/internal/config"
 	"flashgate/internal/ledger"
 	"flashgate/internal/ops"
+	"flashgate/internal/pause"
 	"flashgate/shard"
 )
 
@@ -120,7 +121,7 @@ func (p *parts) awaitSchema(ctx context.Context) error {
 			return ctx.Err()
 		}
 		p.logger.Warn("waiting for PostgreSQL", "error", err)
-		if !pause(ctx, retryEvery) {
+		if !pause.For(ctx, retryEvery) {
 			return ctx.Err()
 		}
 	}
@@ -147,7 +148,7 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 			break
 		}
 		p.logger.Warn("waiting for Redis", "error", err)
-		if !pause(ctx, retryEvery) {
+		if !pause.For(ctx, retryEvery) {
 			return ctx.Err()
 		}
 	}
@@ -226,15 +227,5 @@ func within(ctx context.Context, run func()) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// pause waits, and reports whether ctx is still alive afterwards.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }

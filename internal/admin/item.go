@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flashgate/internal/ops"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -61,7 +62,7 @@ func (a *API) look(ctx context.Context, id int64) (ItemView, bool, error) {
 		}
 		view := viewItem(standing, shards)
 		moved := standing.Item.Shards != it.Shards || standing.Item.Epoch != it.Epoch // loaded anew since it was read
-		if attempt == attempts || !moved && (view.Drift == nil || *view.Drift == 0) || !wait(ctx, betweenAttempts) {
+		if attempt == attempts || !moved && (view.Drift == nil || *view.Drift == 0) || !pause.For(ctx, betweenAttempts) {
 			return view, true, nil
 		}
 		it = standing.Item
@@ -133,16 +134,4 @@ func viewItem(standing Standing, shards []Shard) ItemView {
 		v.Drift, v.SoldOut = &drift, &soldOut
 	}
 	return v
-}
-
-// wait reports whether the time has passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

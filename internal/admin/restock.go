@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flashgate/internal/ops"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -81,7 +82,7 @@ func (a *API) availableAfter(ctx context.Context, id, correction int64) *int64 {
 		if err == nil && done {
 			break
 		}
-		if !wait(ctx, restockPoll) {
+		if !pause.For(ctx, restockPoll) {
 			a.cfg.Logger.Info("restocked units are not in Redis yet", "item", id, "error", err)
 			return nil
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -15,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"flashgate/internal/pause"
 )
 
 // The SASL mechanisms.
@@ -138,7 +139,7 @@ func ClientOpts(cfg Config) ([]kgo.Opt, error) {
 		kgo.DialTimeout(cfg.DialTimeout),
 		kgo.RequestTimeoutOverhead(cfg.RequestTimeout),
 		kgo.RetryTimeout(3 * cfg.RequestTimeout),
-		kgo.RetryBackoffFn(backoff),
+		kgo.RetryBackoffFn(retries.After),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.MaxDecompressBatchBytes(64 << 20),
@@ -161,12 +162,8 @@ func ClientOpts(cfg Config) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// backoff is the wait before the client repeats something for the n-th time: 20 ms, doubled up to 640 ms, half of it random. franz-go's own
-// waits, up to 5 s, would outlive a record.
-func backoff(n int) time.Duration {
-	wait := 20 * time.Millisecond << min(max(n-1, 0), 5)
-	return wait/2 + rand.N(wait/2+1) //nolint:gosec // G404: jitter needs no secret
-}
+// retries are the waits before the client repeats something. franz-go's own, up to 5 s, would outlive a record.
+var retries = pause.Steps{First: 20 * time.Millisecond, Longest: 640 * time.Millisecond}
 
 // clientLogger passes what franz-go has to say on to slog. Its errors are warnings here: the client repeats on its own, and whoever asked for
 // something that finally failed logs that once. While a broker is away the client has several lines for every attempt to reach it, so the same line

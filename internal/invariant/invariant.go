@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 	"flashgate/shard"
 )
@@ -136,11 +137,7 @@ func Await(ctx context.Context, db Database, stock Stock, item int64, answered .
 				return report, nil
 			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			if last == nil {
 				return nil, err
 			}

@@ -82,6 +82,7 @@ func TestGiveUpThatTheDatabaseRefuses(t *testing.T) {
 	l.redis("HSET", key(layout, 0, "pending"), "bad", withEvent(blob, bad))
 
 	k := l.keeper(impatient)
+	l.ripen(layout)
 	_, err := k.sweeper.sweep(l.ctx, layout, false)
 	l.must(err)
 	// The good one is cancelled, whatever stands beside it; the other goes the way of all events, to the dead letters.
@@ -108,6 +109,17 @@ func (l *lab) outbox(layout shard.Layout, n int) shard.Outbox {
 	o, err := l.stock.Outbox(l.ctx, layout, n)
 	l.must(err)
 	return o
+}
+
+// ripen waits until every outbox entry of an item has an age: Redis counts it in milliseconds, and a whole test fits into one.
+func (l *lab) ripen(layout shard.Layout) {
+	l.Helper()
+	for n := range layout.Shards {
+		devtest.Eventually(l, timeout, func() bool {
+			o := l.outbox(layout, n)
+			return !slices.ContainsFunc(o.Entries, func(e shard.Entry) bool { return !e.At.Before(o.Now) })
+		}, "the outbox of shard %d gets older", n)
+	}
 }
 
 // TestEveryOrderOfEnds ends one reservation of three units by expiry, cancellation and give-up, each of them twice, in every order there is, and lets
@@ -145,6 +157,7 @@ func TestEveryOrderOfEnds(t *testing.T) {
 					_, _, err := l.db.Cancel(l.ctx, id, user)
 					l.must(err)
 				case giveUp:
+					l.ripen(layout)
 					_, err := k.sweeper.sweep(l.ctx, layout, false)
 					l.must(err)
 				}

@@ -102,7 +102,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // told hears of what changed in the database. An empty topic says that something may have been missed.
 func (k *Keeper) told(topic string) {
-	if topic != ledger.TopicOutbox {
+	if topic != ledger.TopicCorrections {
 		select {
 		case k.wakeCatalogue <- struct{}{}:
 		default:

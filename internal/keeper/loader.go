@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -115,7 +116,7 @@ func (l *Loader) First(ctx context.Context, item int64) error {
 		if errors.Is(err, ErrNotLoadable) {
 			return err
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return fmt.Errorf("load item %d for the first time: %w", item, errors.Join(ctx.Err(), last))
 		}
 	}
@@ -198,16 +199,4 @@ func (l *Loader) answering(ctx context.Context, it *sale.Item) error {
 	}
 	_, err := l.ends(ctx)
 	return err
-}
-
-// sleep waits, and returns false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"flashgate/internal/broker"
 	"flashgate/internal/ledger"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 	"flashgate/shard"
 )
@@ -71,14 +72,14 @@ func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.T
 		if found.removed > 0 {
 			wait = lookFirst
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return fmt.Errorf("empty the outboxes: %w", errors.Join(context.Cause(ctx), err))
 		}
 	}
 	if first {
 		return nil // nobody can have reserved anything yet
 	}
-	if !sleep(ctx, time.Until(fenced.Add(l.cfg.RecordDeadline+l.cfg.Margin))) {
+	if !pause.For(ctx, time.Until(fenced.Add(l.cfg.RecordDeadline+l.cfg.Margin))) {
 		return fmt.Errorf("wait for the record deadline: %w", context.Cause(ctx))
 	}
 	return nil
@@ -113,7 +114,7 @@ func (l *Loader) until(ctx context.Context, look func() (bool, error)) error {
 		if ok {
 			return nil
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}

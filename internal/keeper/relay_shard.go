@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"flashgate/internal/ledger"
+	"flashgate/internal/pause"
 	"flashgate/shard"
 )
 
@@ -129,7 +129,7 @@ func (r *relay) settle(ctx context.Context, at place, done, later []int64, wait 
 	}
 	if len(later) > 0 {
 		// Not all rows of all relays at the same instant.
-		errs = append(errs, r.cfg.Ledger.PostponeCorrections(ctx, later, wait/2+rand.N(wait/2+1))) //nolint:gosec // G404: jitter
+		errs = append(errs, r.cfg.Ledger.PostponeCorrections(ctx, later, pause.Jitter(wait)))
 	}
 	if err := errors.Join(errs...); err != nil && r.seldom.say([2]any{"settle", at}) {
 		// The rows come again when their claim runs out, and are idempotent.

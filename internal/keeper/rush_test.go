@@ -13,6 +13,7 @@ import (
 	"flashgate/internal/broker"
 	"flashgate/internal/broker/brokertest"
 	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 	"flashgate/shard"
 )
@@ -176,7 +177,7 @@ func (l *lab) shop(gateways []*shard.Stock, layout shard.Layout, user string) (s
 		case sale.NoStock:
 			return sale.OrderID{}, false
 		case sale.NotLoaded, sale.Busy, sale.Failed, sale.Unknown, sale.Unreadable, sale.QueueFull:
-			if !sleep(l.ctx, 5*time.Millisecond) {
+			if !pause.For(l.ctx, 5*time.Millisecond) {
 				l.Errorf("user %s: no definite answer, at last %s, %v", user, r.Outcome, r.Err)
 				return sale.OrderID{}, false
 			}

@@ -54,8 +54,8 @@ func TestCorrectionsSayWhatToDo(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("corrections are\n%+v, want\n%+v", got, want)
 	}
-	if got[2].ID != restocked.OutboxID {
-		t.Errorf("the restock names correction %d, it is %d", restocked.OutboxID, got[2].ID)
+	if got[2].ID != restocked.CorrectionID {
+		t.Errorf("the restock names correction %d, it is %d", restocked.CorrectionID, got[2].ID)
 	}
 }
 

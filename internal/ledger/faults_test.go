@@ -41,9 +41,9 @@ func breakWith(db *DB, f faults) *[]time.Duration {
 		}
 		return &brokenTx{Tx: tx, n: n, faults: f}, nil
 	}
-	db.sleep = func(ctx context.Context, d time.Duration) error {
+	db.pause = func(ctx context.Context, d time.Duration) bool {
 		waits = append(waits, d)
-		return ctx.Err()
+		return ctx.Err() == nil
 	}
 	return &waits
 }

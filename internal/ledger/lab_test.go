@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -202,8 +203,8 @@ HAVING array_agg(c.op) <> ARRAY[CASE
 
 // forbidRetries fails the test when a transaction of db is attempted again: nobody may be the victim of a deadlock or wait for too long.
 func (l *lab) forbidRetries(db *DB) {
-	db.sleep = func(ctx context.Context, d time.Duration) error {
+	db.pause = func(ctx context.Context, d time.Duration) bool {
 		l.tb.Error("a transaction had to be attempted again")
-		return sleep(ctx, d)
+		return pause.For(ctx, d)
 	}
 }

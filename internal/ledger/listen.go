@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/pause"
 )
 
 // Topics of Listen.
 const (
-	TopicCatalogue = "flashgate_catalogue" // sales or items were made or changed, or an item was loaded
-	TopicOutbox    = "flashgate_outbox"    // there are corrections to carry out
+	TopicCatalogue   = "flashgate_catalogue"   // sales or items were made or changed, or an item was loaded
+	TopicCorrections = "flashgate_corrections" // there are corrections to carry out
 )
 
 // notify sends a topic to all listeners when the transaction commits. Several in one transaction arrive as one.
@@ -25,7 +27,7 @@ const (
 )
 
 // listenWaits are the waits between attempts to connect again.
-var listenWaits = Retry{First: 100 * time.Millisecond, Longest: 5 * time.Second}
+var listenWaits = pause.Steps{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 // Listen calls fn with the topic of every notification until ctx ends, and with "" each time it has (re)connected: notifications may have
 // been missed before. It holds one connection of its own, which does not count for the pool, and calls fn from one goroutine, its own; a
@@ -40,7 +42,7 @@ func (db *DB) Listen(ctx context.Context, fn func(topic string)) {
 			n = 1
 		}
 		db.cfg.Logger.WarnContext(ctx, "cannot listen to the database", "error", err)
-		if db.sleep(ctx, listenWaits.wait(n)) != nil {
+		if !db.pause(ctx, listenWaits.After(n)) {
 			return
 		}
 	}
@@ -85,7 +87,7 @@ func (db *DB) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to listen: %w", err)
 	}
-	if _, err := conn.Exec(ctx, `LISTEN `+TopicCatalogue+`; LISTEN `+TopicOutbox); err != nil {
+	if _, err := conn.Exec(ctx, `LISTEN `+TopicCatalogue+`; LISTEN `+TopicCorrections); err != nil {
 		_ = conn.Close(ctx)
 		return nil, fmt.Errorf("listen: %w", err)
 	}

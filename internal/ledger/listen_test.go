@@ -41,22 +41,22 @@ func TestListenersHearWhatChanged(t *testing.T) {
 	hear("create", TopicCatalogue)
 	l.expect(l.write(reserved(item, "a")), Stored) // concerns nobody
 	l.expect(l.write(reserved(item, "b"), reserved(item, "c")), RejectedNoRoom, RejectedNoRoom)
-	hear("refused", TopicOutbox)
+	hear("refused", TopicCorrections)
 	if _, err := l.Restock(t.Context(), item, 1, ""); err != nil {
 		t.Fatal(err)
 	}
-	hear("restock", TopicCatalogue, TopicOutbox)
+	hear("restock", TopicCatalogue, TopicCorrections)
 	l.load(item)
 	hear("load", TopicCatalogue)
 	if err := l.GiveUp(t.Context(), []sale.Event{reserved(item, "d")}); err != nil {
 		t.Fatal(err)
 	}
-	hear("give up", TopicOutbox)
+	hear("give up", TopicCorrections)
 	l.makeDue(item)
 	if n, err := l.Expire(t.Context(), 5); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	hear("expire", TopicOutbox)
+	hear("expire", TopicCorrections)
 
 	// The connection breaks: it comes back by itself, and says that something may have been missed.
 	l.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()`)
@@ -77,11 +77,11 @@ func TestAListenerWaitsForTheDatabase(t *testing.T) {
 	defer db.Close()
 	var waits []time.Duration
 	ctx, cancel := context.WithCancel(t.Context())
-	db.sleep = func(_ context.Context, d time.Duration) error {
+	db.pause = func(_ context.Context, d time.Duration) bool {
 		if waits = append(waits, d); len(waits) == 10 {
 			cancel()
 		}
-		return ctx.Err()
+		return ctx.Err() == nil
 	}
 	db.Listen(ctx, func(topic string) { t.Errorf("heard %q", topic) })
 	if len(waits) != 10 || !slices.IsSorted(waits[:5]) || waits[9] > 5*time.Second || waits[0] < 50*time.Millisecond {

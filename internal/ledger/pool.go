@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flashgate/internal/pause"
 )
 
 // Config of a DB.
@@ -102,7 +104,7 @@ type DB struct {
 	cfg   Config
 	pool  *pgxpool.Pool
 	begin func(context.Context) (pgx.Tx, error) // seam: every transaction starts here
-	sleep func(context.Context, time.Duration) error
+	pause func(context.Context, time.Duration) bool
 }
 
 // Open makes a ledger from a configuration, which it checks. It does not connect: that happens at the first call, so a process may start
@@ -117,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make database pool: %w", err)
 	}
-	db := &DB{cfg: cfg, pool: pool, sleep: sleep}
+	db := &DB{cfg: cfg, pool: pool, pause: pause.For}
 	db.begin = func(ctx context.Context) (pgx.Tx, error) {
 		// Said aloud, because the default of a database can be another: under the item's lock, a statement must see what others have
 		// committed before it.

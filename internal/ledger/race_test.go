@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
 
@@ -101,9 +102,9 @@ func TestARealDeadlockReachesNobody(t *testing.T) {
 		return len(all[int64](l, `SELECT id FROM flash_sale_item WHERE id = $1 FOR UPDATE SKIP LOCKED`, id)) == 0
 	}
 	var victims atomic.Int64
-	l.sleep = func(ctx context.Context, d time.Duration) error {
+	l.pause = func(ctx context.Context, d time.Duration) bool {
 		victims.Add(1)
-		return sleep(ctx, d)
+		return pause.For(ctx, d)
 	}
 	for n := range 10 {
 		holds, once := make(chan struct{}), sync.Once{}

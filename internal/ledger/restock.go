@@ -13,10 +13,10 @@ import (
 
 // Restocked is the answer of Restock.
 type Restocked struct {
-	Quantity    int64  // of the item right after this restock
-	OperationID string // of the increase, a UUID
-	OutboxID    int64  // of the correction that adds the units in Redis; see CorrectionDone
-	Repeated    bool   // the same key and quantity had been used before: nothing was added now
+	Quantity     int64  // of the item right after this restock
+	OperationID  string // of the increase, a UUID
+	CorrectionID int64  // of the correction that adds the units in Redis; see CorrectionDone
+	Repeated     bool   // the same key and quantity had been used before: nothing was added now
 }
 
 // Restock adds units, 1 or more, to the quantity of an item, and writes the correction that adds them in Redis. With a key (not "") it
@@ -56,7 +56,7 @@ func earlierRestock(ctx context.Context, tx Tx, item, units int64, key string) (
 	done := Restocked{Repeated: true}
 	err := tx.QueryRow(ctx, `
 SELECT units, quantity, operation_id, correction_id FROM flash_sale_restock WHERE item_id = $1 AND idempotency_key = $2`, item, key).
-		Scan(&before, &done.Quantity, &op, &done.OutboxID)
+		Scan(&before, &done.Quantity, &op, &done.CorrectionID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Restocked{}, false, nil
@@ -90,7 +90,7 @@ UPDATE flash_sale_item i SET quantity = i.quantity + $2 FROM old WHERE i.id = $1
 	done := Restocked{Quantity: it.quantity + units, OperationID: change.String()}
 	err = tx.QueryRow(ctx, `
 INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-		it.id, string(OpIncrease), units, [16]byte(change), it.epoch).Scan(&done.OutboxID)
+		it.id, string(OpIncrease), units, [16]byte(change), it.epoch).Scan(&done.CorrectionID)
 	if err != nil {
 		return Restocked{}, fmt.Errorf("write correction: %w", err)
 	}
@@ -101,10 +101,10 @@ INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALU
 	if key != "" {
 		writes.Queue(`
 INSERT INTO flash_sale_restock (item_id, idempotency_key, units, quantity, operation_id, correction_id) VALUES ($1, $2, $3, $4, $5, $6)`,
-			it.id, key, units, done.Quantity, [16]byte(change), done.OutboxID)
+			it.id, key, units, done.Quantity, [16]byte(change), done.CorrectionID)
 	}
 	writes.Queue(notify, TopicCatalogue)
-	writes.Queue(notify, TopicOutbox)
+	writes.Queue(notify, TopicCorrections)
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
 		return Restocked{}, fmt.Errorf("write restock: %w", err)
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"flashgate/internal/pause"
 )
 
 // Retry bounds how often a transaction is attempted and how long is waited in between.
@@ -31,16 +32,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// wait is how long to wait after the n-th attempt, counted from 1: a random time of the upper half of the step, so that those who
-// collided do not meet again, and each step waits longer than the one before.
-func (r Retry) wait(n int) time.Duration {
-	step := r.First
-	for ; n > 1 && step < r.Longest; n-- {
-		step *= 2
-	}
-	step = min(step, r.Longest)
-	return step/2 + rand.N(step/2+1) //nolint:gosec // G404: jitter
-}
+func (r Retry) waits() pause.Steps { return pause.Steps{First: r.First, Longest: r.Longest} }
 
 // Tx is the transaction that InTx gives to its function.
 type Tx struct {
@@ -151,7 +143,7 @@ func (db *DB) attempt(ctx context.Context, op func() error) error {
 		if n >= db.cfg.Retry.Attempts || !again(ctx, err) {
 			return err
 		}
-		if werr := db.sleep(ctx, db.cfg.Retry.wait(n)); werr != nil {
+		if !db.pause(ctx, db.cfg.Retry.waits().After(n)) {
 			return err
 		}
 	}
@@ -160,16 +152,4 @@ func (db *DB) attempt(ctx context.Context, op func() error) error {
 // read runs a query that changes nothing, and again as InTx does.
 func (db *DB) read(ctx context.Context, query func(ctx context.Context) error) error {
 	return db.attempt(ctx, func() error { return query(ctx) })
-}
-
-// sleep waits, or returns the error of ctx when that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

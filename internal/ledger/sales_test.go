@@ -221,11 +221,11 @@ func TestRestock(t *testing.T) {
 	ctx := t.Context()
 	item := l.item(50)
 	first, err := l.Restock(ctx, item, 100, "k")
-	if err != nil || first.Quantity != 150 || first.Repeated || first.OperationID == "" || first.OutboxID == 0 {
+	if err != nil || first.Quantity != 150 || first.Repeated || first.OperationID == "" || first.CorrectionID == 0 {
 		t.Errorf("%+v, %v", first, err)
 	}
 	again, err := l.Restock(ctx, item, 100, "k")
-	if want := (Restocked{150, first.OperationID, first.OutboxID, true}); err != nil || again != want {
+	if want := (Restocked{150, first.OperationID, first.CorrectionID, true}); err != nil || again != want {
 		t.Errorf("again: %+v, want %+v, %v", again, want, err)
 	}
 	if _, err := l.Restock(ctx, item, 99, "k"); !errors.Is(err, ErrKeyReused) || Kind(err) != Permanent {

@@ -169,5 +169,5 @@ func (c *corrections) queue(writes *pgx.Batch) {
 INSERT INTO flash_sale_correction (item_id, op, order_id, user_id, units, epoch)
 SELECT * FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::text[], $5::bigint[], $6::bigint[])`,
 		c.items, c.ops, uuids(c.ids), c.users, c.units, c.epochs)
-	writes.Queue(notify, TopicOutbox)
+	writes.Queue(notify, TopicCorrections)
 }
