@@ -75,14 +75,19 @@ have_golangci() {
   found=$("$cache/bin/golangci-lint" version 2>/dev/null) && [[ $found == *" $golangci_version "* ]]
 }
 
-# missing_packages: what apt would have to install for `run` or `test`.
+# have_browser: one that internal/e2e looks for. The page for storefronts is tried in it.
+have_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
+
+# missing_packages: what apt would have to install for `run`, `test` or `lint`.
 missing_packages() {
   have_certificates || echo ca-certificates
+  [[ $1 != lint ]] || return 0
   have_postgres || echo postgresql
   [[ $1 == test ]] || return 0
   command -v redis-server >/dev/null || echo redis-server
   have_java || echo default-jre-headless
   have_jars || command -v mvn >/dev/null || echo maven
+  have_browser || echo chromium
   have_c_compiler || printf '%s\n' gcc libc6-dev
 }
 
@@ -123,8 +128,12 @@ install_packages() {
     echo 'create_main_cluster = false' >>"$cluster_conf"
   fi
   apt_install "$@"
-  if [[ " $* " == *" redis-server "* ]] && command -v systemctl >/dev/null; then
-    systemctl disable --quiet redis-server 2>/dev/null || true # not at the next boot either
+  if [[ " $* " == *" redis-server "* ]]; then # not at the next boot either
+    if command -v systemctl >/dev/null; then
+      systemctl disable --quiet redis-server 2>/dev/null || true
+    elif command -v update-rc.d >/dev/null; then
+      update-rc.d redis-server disable >/dev/null 2>&1 || true
+    fi
   fi
   restore
   trap - EXIT
@@ -150,8 +159,8 @@ fetch_jars() {
 }
 
 install_golangci() {
-  say "building golangci-lint $golangci_version, which takes a minute once"
-  GOBIN=$cache/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$golangci_version"
+  say "building golangci-lint $golangci_version, which takes some minutes once"
+  GOBIN=$cache/bin quietly golangci.log go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$golangci_version"
 }
 
 # report names everything that is missing at once and says how to get it.
@@ -177,28 +186,26 @@ if command -v flock >/dev/null; then
   flock -w 1800 9 || die "another install.sh runs for half an hour already"
 fi
 
-case $purpose in
-run | test)
+case $purpose in run | test | lint) ;; *) usage ;; esac
+
+install_missing() {
   mapfile -t missing < <(missing_packages "$purpose")
   if [[ ${#missing[@]} -gt 0 && -z $check && $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     install_packages "${missing[@]}"
     mapfile -t missing < <(missing_packages "$purpose")
   fi
-  if [[ ${#missing[@]} -gt 0 ]]; then
-    report "$purpose" "${missing[@]}"
-    [[ $purpose == run && -z $check ]] || exit 1
-    say "going on: flashgate dev downloads PostgreSQL where there is none"
-  fi
-  if [[ $purpose == test ]] && ! have_jars; then
-    [[ -z $check ]] || die "missing for make test: the jars of Kafka"
-    fetch_jars
-  fi
-  ;;
-lint)
-  have_golangci || {
-    [[ -z $check ]] || die "missing for make lint: golangci-lint $golangci_version"
-    install_golangci
-  }
-  ;;
-*) usage ;;
-esac
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  report "$purpose" "${missing[@]}"
+  [[ $purpose == run && -z $check ]] || exit 1
+  say "going on: flashgate dev downloads PostgreSQL where there is none"
+}
+
+install_missing
+if [[ $purpose == test ]] && ! have_jars; then
+  [[ -z $check ]] || die "missing for make test: the jars of Kafka"
+  fetch_jars
+fi
+if [[ $purpose == lint ]] && ! have_golangci; then
+  [[ -z $check ]] || die "missing for make lint: golangci-lint $golangci_version"
+  install_golangci
+fi

@@ -15,14 +15,14 @@ import (
 )
 
 // flagged is a gateway whose item is sold out, with as many winners.
-func flagged(tb testing.TB, winners int) (*world, *Gateway) {
+func flagged(tb testing.TB, winners int, change ...func(*Config)) (*world, *Gateway) {
 	tb.Helper()
 	w := newWorld(tb)
 	w.noStock()
 	for i := range winners {
 		w.buyers = append(w.buyers, "winner-"+sale.OrderID{byte(i), byte(i >> 8), byte(i >> 16)}.String())
 	}
-	g := w.start(tb)
+	g := w.start(tb, change...)
 	do(tb, g, purchaseOf(w.token(tb, "loser"))).want(tb, 410, "SOLD_OUT")
 	eventually(tb, "the flag is set", func() bool { return g.SoldOut(theItem) })
 	return w, g
@@ -39,12 +39,28 @@ func hotRequests(tb testing.TB, w *world) map[string]string {
 		"forged token":    purchaseOf(w.forged(tb, "loser")).raw(),
 		"garbage":         purchaseOf("a.b.c").raw(),
 		"like a browser":  body.raw(),
+		"from a page":     purchaseOf(w.token(tb, "loser"), "Origin: https://shop.example").raw(),
+		"another page":    purchaseOf(w.token(tb, "loser"), "Origin: https://evil.example").raw(),
+		"two origins":     purchaseOf("", "Origin: https://shop.example", "Origin: https://shop.example").raw(),
 	}
+}
+
+// corsSettings are the ways in which a gateway may be open to pages.
+func corsSettings() map[string]func(*Config) {
+	with := func(origins ...string) func(*Config) { return func(c *Config) { c.CORSOrigins = origins } }
+	return map[string]func(*Config){"CORS off": with(), "listed origins": with("http://localhost:3000", "https://shop.example"), "any origin": with("*")}
 }
 
 // A request for a sold-out item costs no allocation, neither in the handler nor in the server around it.
 func TestSoldOutAllocatesNothing(t *testing.T) {
-	w, g := flagged(t, 1000)
+	for setting, change := range corsSettings() {
+		t.Run(setting, func(t *testing.T) { soldOutAllocatesNothing(t, change) })
+	}
+}
+
+func soldOutAllocatesNothing(t *testing.T, change func(*Config)) {
+	t.Helper()
+	w, g := flagged(t, 1000, change)
 	for name, raw := range hotRequests(t, w) {
 		var ctx fasthttp.RequestCtx
 		ctx.Init2(nil, nil, false)
@@ -151,15 +167,17 @@ var pipeAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
 
 // BenchmarkSoldOut is the answer that most requests of a sale get, with everything that fasthttp does around it but the network.
 func BenchmarkSoldOut(b *testing.B) {
-	w, g := flagged(b, 10000)
-	for name, raw := range hotRequests(b, w) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			c := &pipe{stream: newStream(raw), left: b.N}
-			if err := g.server.ServeConn(c); err != nil {
-				b.Fatal(err)
-			}
-		})
+	for setting, change := range corsSettings() {
+		w, g := flagged(b, 10000, change)
+		for name, raw := range hotRequests(b, w) {
+			b.Run(setting+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				c := &pipe{stream: newStream(raw), left: b.N}
+				if err := g.server.ServeConn(c); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ const (
 	kindSaleEnded
 	kindBodyTooLarge
 	kindKeyReused
+	kindAmountMismatch
+	kindEventReused
 	kindRateLimited
 	kindHeaderTooLarge
 	kindInternal
@@ -63,6 +65,8 @@ var kindInfos = [kinds]kindInfo{
 	kindSaleEnded:         {410, "SALE_ENDED"},
 	kindBodyTooLarge:      {413, "BODY_TOO_LARGE"},
 	kindKeyReused:         {422, "KEY_REUSED"},
+	kindAmountMismatch:    {422, "AMOUNT_MISMATCH"},
+	kindEventReused:       {422, "EVENT_REUSED"},
 	kindRateLimited:       {429, "RATE_LIMITED"},
 	kindHeaderTooLarge:    {431, "HEADER_TOO_LARGE"},
 	kindInternal:          {500, "INTERNAL"},
@@ -87,11 +91,11 @@ type answer struct {
 	retryAfter []byte
 	location   []byte
 	allow      []byte
+	challenge  []byte // WWW-Authenticate, of every 401
 }
 
 var (
 	contentTypeJSON  = []byte("application/json")
-	bearerChallenge  = []byte("Bearer")
 	nameCache        = []byte(fasthttp.HeaderCacheControl)
 	nameRetryAfter   = []byte(fasthttp.HeaderRetryAfter)
 	nameLocation     = []byte(fasthttp.HeaderLocation)
@@ -122,8 +126,8 @@ func (a *answer) send(ctx *fasthttp.RequestCtx) {
 	if a.allow != nil {
 		header.SetCanonical(nameAllow, a.allow)
 	}
-	if a.kind == kindUnauthorized {
-		header.SetCanonical(nameAuthenticate, bearerChallenge)
+	if a.challenge != nil {
+		header.SetCanonical(nameAuthenticate, a.challenge)
 	}
 }
 

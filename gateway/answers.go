@@ -22,9 +22,14 @@ var (
 	answerTrailers   = refusal(kindBadRequest, "trailers are not accepted", nil)
 	answerBadMessage = refusal(kindBadRequest, "this is not a well-formed HTTP request", nil)
 
-	answerNoToken   = refusal(kindUnauthorized, "a valid bearer token is required", nil)
-	answerTooOften  = refusal(kindRateLimited, "too many requests", nil)
-	answerKeyReused = refusal(kindKeyReused, "this Idempotency-Key was used with another quantity", nil)
+	answerNoToken     = unauthorized("a valid bearer token is required", `Bearer realm="flashgate"`)
+	answerBadToken    = unauthorized("a valid bearer token is required", `Bearer realm="flashgate", error="invalid_token"`)
+	answerNoSignature = unauthorized("a valid Flashgate-Signature is required, at most five minutes off", `Flashgate-Signature realm="flashgate"`)
+
+	answerTooOften       = refusal(kindRateLimited, "too many requests", nil)
+	answerKeyReused      = refusal(kindKeyReused, "this Idempotency-Key was used with another quantity", nil)
+	answerAmountMismatch = refusal(kindAmountMismatch, "amount or currency is not what the order costs", nil)
+	answerEventReused    = refusal(kindEventReused, "this eventId came with another payload before", nil)
 
 	answerTooLong       = refusal(kindBodyTooLarge, "the body is too large", nil)
 	answerLongHeader    = refusal(kindHeaderTooLarge, "the request line and headers are too large", nil)
@@ -37,6 +42,8 @@ var (
 	answerDraining      = refusal(kindUnavailable, "this gateway is not ready", nil)
 	answerUnreadable    = refusal(kindUnavailable, "the order cannot be looked up at the moment", nil)
 	answerCannotCancel  = refusal(kindUnavailable, "the order cannot be cancelled at the moment", nil)
+	answerCannotPay     = refusal(kindUnavailable, "the payment cannot be recorded at the moment: send the event again", nil)
+	answerNotWritten    = refusal(kindUnavailable, "the order may not be in the database yet: send the event again", nil)
 	answerLive          = answer{kind: kindOK, body: []byte(`{"status":"ok"}`)}
 	answerReady         = answer{kind: kindOK, body: []byte(`{"status":"ready"}`)}
 	answerNoRoom        = refusal(kindOverloaded, "too many connections are open", nil)
@@ -78,6 +85,21 @@ func insufficient(available int64) answer {
 func notCancellable(status sale.OrderStatus) answer {
 	extra := append([]byte(`,"status":"`), status...)
 	return refusal(kindNotCancellable, "only a pending order can be cancelled", append(extra, '"'))
+}
+
+// paid is the answer to a payment that is recorded.
+func paid(id sale.OrderID, result sale.PaymentResult) answer {
+	body := id.AppendTo([]byte(`{"orderId":"`))
+	body = appendString(append(body, `","status":`...), string(result.Status))
+	body = appendBool(append(body, `,"refundDue":`...), result.RefundDue)
+	return answer{kind: kindOK, body: append(body, '}')}
+}
+
+// unauthorized is a 401 with the challenge that it must have (RFC 9110, section 15.5.2).
+func unauthorized(message, challenge string) answer {
+	a := refusal(kindUnauthorized, message, nil)
+	a.challenge = []byte(challenge)
+	return a
 }
 
 // badRequest is a 400 that says what is wrong.

@@ -24,7 +24,7 @@ func (g *Gateway) cancelOrder(ctx *fasthttp.RequestCtx, began time.Time, idText 
 	}
 	limited, cancel := g.limited(began)
 	defer cancel()
-	a := g.cancelByID(limited, id, user)
+	a := g.cancelByID(limited, id, user, traceparent(ctx))
 	return g.answer(ctx, &a)
 }
 
@@ -38,16 +38,17 @@ func (g *Gateway) cancelOrder(ctx *fasthttp.RequestCtx, began time.Time, idText 
 //	cancel: done
 //
 // or the consumer wrote the row, and expiry ended it and released the mark, between the first two steps: no row, then no mark, then a row.
-func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user string) answer {
+func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user, trace string) answer {
 	item, ok := id.Item()
 	if !ok {
 		return answerNoOrder
 	}
+	of := about{order: id, item: item, trace: trace}
 	marked := true
 	for range cancelAttempts {
 		done, err := g.cancel(ctx, id, user)
 		if err != nil {
-			g.log.warn("cancel order", "order", id, "error", err)
+			g.log.warn("cancel order", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {
@@ -65,7 +66,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user string) 
 		}
 		m, found, err := g.mark(ctx, e, user)
 		if err != nil {
-			g.log.warn("cancel order: look up mark", "order", id, "error", err)
+			g.log.warn("cancel order: look up mark", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if marked = found && m.OrderID == id; !marked {
@@ -73,7 +74,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user string) 
 		}
 		done, err = g.cancelUnwritten(ctx, unwritten(&e.item, m, user))
 		if err != nil {
-			g.log.warn("cancel order", "order", id, "error", err)
+			g.log.warn("cancel order", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {

@@ -40,6 +40,13 @@ type Config struct {
 	// CatalogueStale is the age of the catalogue from which on the gateway says that it is not ready. Default 15 s.
 	CatalogueStale time.Duration
 
+	// CORSOrigins are the origins whose pages may call the public API, as browsers write them, such as https://shop.example; or * alone for
+	// every origin. Default none: no answer says anything about origins.
+	CORSOrigins []string
+	// PaymentSecret is the HMAC key of the payment provider's signatures. Without one every call of the webhook is refused. Its bytes must not
+	// change any more.
+	PaymentSecret []byte
+
 	Logger     *slog.Logger          // default: nothing is logged
 	Registerer prometheus.Registerer // default: metrics are counted and not shown
 	Now        func() time.Time      // default time.Now
@@ -114,6 +121,9 @@ func (c Config) Validate() error {
 		if n.value < n.least {
 			return fmt.Errorf("%s must be at least %d, not %d", n.name, n.least, n.value)
 		}
+	}
+	if err := checkOrigins(c.CORSOrigins); err != nil {
+		return err
 	}
 	switch {
 	case c.PublishTimeout >= c.RequestTimeout:

@@ -18,6 +18,7 @@ type Gateway struct {
 	metrics *metrics
 	log     *throttledLog
 	server  *fasthttp.Server
+	cors    *cors
 
 	catalogue *catalogue
 	looks     chan struct{} // one place per possible winner being looked up
@@ -51,11 +52,12 @@ func New(cfg Config, ports Ports) (*Gateway, error) {
 		cfg:       cfg,
 		ports:     ports,
 		log:       newThrottledLog(cfg.Logger, cfg.Now),
+		cors:      newCORS(cfg.CORSOrigins),
 		catalogue: newCatalogue(),
 		looks:     make(chan struct{}, cfg.MaxLooks),
 		proofs:    make(chan struct{}, maxProofs),
-		refusal:   refusalBytes(&answerNoRoom),
 	}
+	g.refusal = refusalBytes(&answerNoRoom, g.cors.beforeReading())
 	g.base, g.stop = context.WithCancel(context.Background())
 	m, err := newMetrics(cfg.Registerer, g)
 	if err != nil {

@@ -15,6 +15,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	path, query := splitTarget(ctx.Request.Header.RequestURI())
 	r, id := match(path)
 	k := g.dispatch(ctx, began, r, id, query)
+	g.cors.share(ctx, r)
 	g.metrics.answered(r, k, g.cfg.Now().Sub(began))
 }
 
@@ -23,7 +24,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 func (g *Gateway) dispatch(ctx *fasthttp.RequestCtx, began time.Time, r route, id, query []byte) (k kind) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.log.warn("handle request: panic", "route", routeNames[r], "panic", p, "stack", string(debug.Stack()))
+			g.log.warn("handle request: panic", "route", routeNames[r], "panic", panicText(p), "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			k = g.answer(ctx, &answerInternal)
 		}
@@ -41,12 +42,19 @@ func (g *Gateway) dispatch(ctx *fasthttp.RequestCtx, began time.Time, r route, i
 	method := ctx.Method()
 	switch {
 	case string(method) == fasthttp.MethodOptions:
+		g.cors.preflight(ctx, r)
 		return g.answer(ctx, &answerOptionsFor[r])
-	case r == routePurchase && string(method) == fasthttp.MethodPost:
+	case r == routePurchase || r == routePayments:
+		if string(method) != fasthttp.MethodPost {
+			break
+		}
+		if r == routePayments {
+			return g.pay(ctx, began)
+		}
 		return g.purchase(ctx, began, id)
 	case r == routeOrder && string(method) == fasthttp.MethodDelete:
 		return g.cancelOrder(ctx, began, id)
-	case r != routePurchase && (string(method) == fasthttp.MethodGet || string(method) == fasthttp.MethodHead):
+	case string(method) == fasthttp.MethodGet || string(method) == fasthttp.MethodHead:
 		return g.read(ctx, began, r, id, query)
 	}
 	return g.answer(ctx, &answerMethodFor[r])
@@ -93,6 +101,10 @@ func (g *Gateway) handleError(ctx *fasthttp.RequestCtx, err error) {
 	}
 	ctx.Response.Reset()
 	a.send(ctx)
+	// As much of the request as could be read says who asks for what: with a body that is too large, its path and its origin.
+	path, _ := splitTarget(ctx.Request.Header.RequestURI())
+	r, _ := match(path)
+	g.cors.share(ctx, r)
 	g.metrics.count(routeNone, a.kind)
 	if c, ok := ctx.Conn().(*client); ok {
 		c.unread.Store(true)

@@ -127,11 +127,11 @@ func (c *client) Close() error {
 	return nil
 }
 
-// refusalBytes is a whole HTTP answer that closes the connection.
-func refusalBytes(a *answer) []byte {
+// refusalBytes is a whole HTTP answer that closes the connection. lines are further headers, each with its line end.
+func refusalBytes(a *answer, lines string) []byte {
 	out := []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nRetry-After: ")
 	out = append(out, a.retryAfter...)
-	out = append(out, "\r\nContent-Length: "...)
+	out = append(out, "\r\n"+lines+"Content-Length: "...)
 	out = strconv.AppendInt(out, int64(len(a.body)), 10)
 	out = append(out, "\r\n\r\n"...)
 	return append(out, a.body...)

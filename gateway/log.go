@@ -3,11 +3,49 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	goruntime "runtime"
 	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"flashgate/internal/sale"
 )
+
+// about is what a line says of the request that it comes from: by this an order is followed through every part. Who asked, from where and with what
+// never gets into the log.
+type about struct {
+	order sale.OrderID
+	item  int64
+	trace string
+}
+
+// with returns what is known of it, and more behind.
+func (a about) with(more ...any) []any {
+	args := make([]any, 0, 6+len(more))
+	if !a.order.IsZero() {
+		args = append(args, "order", a.order)
+	}
+	if a.item > 0 {
+		args = append(args, "item", a.item)
+	}
+	if a.trace != "" {
+		args = append(args, "trace", a.trace)
+	}
+	return append(args, more...)
+}
+
+// panicText is what a line says of a panic. Of the runtime's own the text; of others the type, since the text may be made of anything. The stack
+// says where it was.
+func panicText(p any) string {
+	if err, ok := p.(goruntime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", p)
+}
 
 // throttledLog writes a kind of line at most once a second, with the number of those left out in between: what goes wrong for one request during a sale
 // goes wrong for fifty thousand others.
@@ -51,7 +89,8 @@ func (l *throttledLog) warn(message string, args ...any) {
 	l.log.Warn(message, args...)
 }
 
-// serverLog takes what fasthttp logs. Of its arguments only errors are kept, without the addresses in them: who came from where is personal data.
+// serverLog takes what fasthttp logs. Of its arguments only errors are kept, and of those only what is known to hold nothing of the client: others
+// quote the line of the request that could not be read, with a token in it perhaps, or name addresses.
 type serverLog struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.
@@ -62,11 +101,27 @@ func (l serverLog) Printf(format string, args ...any) {
 		if !ok {
 			continue
 		}
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = fmt.Errorf("%s: %w", op.Op, op.Err)
-		}
-		attrs = append(attrs, "error", err)
+		attrs = append(attrs, "error", harmless(err))
 	}
 	l.log.Debug("http server: "+format, attrs...)
+}
+
+// harmless is the text of an error of the server without anything that a client has sent or by which he can be found.
+func harmless(err error) string {
+	var (
+		op    *net.OpError
+		small *fasthttp.ErrSmallBuffer
+	)
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error() // without the addresses
+	}
+	if errors.As(err, &small) {
+		return fasthttp.ErrSmallReadBuffer.Error()
+	}
+	for _, known := range []error{fasthttp.ErrBodyTooLarge, fasthttp.ErrTimeout, fasthttp.ErrBadTrailer, io.ErrUnexpectedEOF, io.EOF, net.ErrClosed} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "the request could not be read"
 }

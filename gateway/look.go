@@ -58,7 +58,7 @@ func (g *Gateway) lookCloser(ctx *fasthttp.RequestCtx, began time.Time, e *entry
 	}
 	limited, cancel := g.limited(began)
 	defer cancel()
-	held, ok := g.held(limited, e, claims.Subject)
+	held, ok := g.held(limited, e, claims.Subject, traceparent(ctx))
 	if !ok {
 		return answer{}, lookNobody
 	}
@@ -76,19 +76,20 @@ func (g *Gateway) lookCloser(ctx *fasthttp.RequestCtx, began time.Time, e *entry
 
 // held reads what a user holds at an item: his mark, or his row where there is no mark or Redis does not say. The mark gets a third of the time at
 // most, so that a Redis that hangs leaves some for the database.
-func (g *Gateway) held(ctx context.Context, e *entry, user string) (holding, bool) {
+func (g *Gateway) held(ctx context.Context, e *entry, user, trace string) (holding, bool) {
+	of := about{item: e.item.ID, trace: trace}
 	short, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout/3)
 	m, found, err := g.mark(short, e, user)
 	cancel()
 	if err != nil {
-		g.log.warn("look up mark of possible winner", "item", e.item.ID, "error", err)
+		g.log.warn("look up mark of possible winner", of.with("error", err)...)
 	}
 	if found {
 		return holding{order: m.OrderID, quantity: m.Quantity, keyHash: m.KeyHash}, true
 	}
 	o, found, err := g.liveOrder(ctx, e.item.ID, user)
 	if err != nil {
-		g.log.warn("look up order of possible winner", "item", e.item.ID, "error", err)
+		g.log.warn("look up order of possible winner", of.with("error", err)...)
 	}
 	return holding{order: o.ID, quantity: o.Quantity, keyHash: o.KeyHash}, found
 }

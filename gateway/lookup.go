@@ -71,6 +71,28 @@ func (g *Gateway) cancel(ctx context.Context, id sale.OrderID, user string) (can
 	return c, nil
 }
 
+// recorded is the result of telling the ledger of a payment.
+type recorded struct {
+	result sale.PaymentResult
+	how    PayOutcome
+}
+
+func (g *Gateway) tellOfPayment(ctx context.Context, p sale.Payment) (recorded, error) {
+	r, _, err := find(ctx, g, func() (recorded, bool, error) {
+		result, how, err := g.ports.Payments.Pay(ctx, p)
+		return recorded{result, how}, true, err
+	})
+	return r, err
+}
+
+func (g *Gateway) unwrittenOrders(ctx context.Context, item int64) (bool, error) {
+	coming, _, err := find(ctx, g, func() (bool, bool, error) {
+		coming, err := g.ports.Payments.Unwritten(ctx, item)
+		return coming, true, err
+	})
+	return coming, err
+}
+
 func (g *Gateway) cancelUnwritten(ctx context.Context, event sale.Event) (cancelled, error) {
 	c, _, err := find(ctx, g, func() (cancelled, bool, error) {
 		o, how, err := g.ports.Orders.CancelUnwritten(ctx, event)

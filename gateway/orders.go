@@ -11,9 +11,9 @@ import (
 
 // caller checks what every request about orders has in common: the token (401), then how often its user asks (429).
 func (g *Gateway) caller(ctx *fasthttp.RequestCtx) (string, *answer) {
-	user, ok := g.user(ctx)
-	if !ok {
-		return "", &answerNoToken
+	user, bad := g.user(ctx)
+	if bad != nil {
+		return "", bad
 	}
 	if ok, after := g.ports.Limits.ReadUser(user); !ok {
 		a := tooOften(after)
@@ -34,7 +34,7 @@ func (g *Gateway) readOrder(ctx *fasthttp.RequestCtx, began time.Time, idText []
 	}
 	limited, cancel := g.limited(began)
 	defer cancel()
-	a := g.orderByID(limited, id, user)
+	a := g.orderByID(limited, id, user, traceparent(ctx))
 	return g.answer(ctx, &a)
 }
 
@@ -48,11 +48,12 @@ func (g *Gateway) readOrder(ctx *fasthttp.RequestCtx, began time.Time, idText []
 //	row, CANCELLED
 //
 // Without the third step an order that exists would be denied.
-func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user string) answer {
+func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user, trace string) answer {
 	item, ok := id.Item()
 	if !ok {
 		return answerNoOrder
 	}
+	of := about{order: id, item: item, trace: trace}
 	row, found, rowErr := g.row(ctx, id)
 	if found {
 		return g.ownOrder(row, user)
@@ -60,14 +61,14 @@ func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user string) a
 	e, bad := g.known(item)
 	switch {
 	case bad == &answerNoItem:
-		return g.noOrder(id, rowErr)
+		return g.noOrder(of, rowErr)
 	case bad != nil:
 		return *bad
 	}
 	m, found, err := g.mark(ctx, e, user)
 	switch {
 	case err != nil:
-		g.log.warn("look up mark of order", "order", id, "error", err)
+		g.log.warn("look up mark of order", of.with("error", err)...)
 		return answerUnreadable
 	case found && m.OrderID == id:
 		return pendingOrder(e.item.ID, m)
@@ -77,7 +78,7 @@ func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user string) a
 			return g.ownOrder(row, user)
 		}
 	}
-	return g.noOrder(id, rowErr)
+	return g.noOrder(of, rowErr)
 }
 
 // findOrder answers GET …/orders?itemId=N, the caller's live order.
@@ -93,12 +94,13 @@ func (g *Gateway) findOrder(ctx *fasthttp.RequestCtx, began time.Time, query []b
 	}
 	limited, cancel := g.limited(began)
 	defer cancel()
-	a := g.orderOfItem(limited, item, user)
+	a := g.orderOfItem(limited, item, user, traceparent(ctx))
 	return g.answer(ctx, &a)
 }
 
 // orderOfItem looks where orderByID does, in the same order and for the same reason: a reservation may become a row between two steps.
-func (g *Gateway) orderOfItem(ctx context.Context, item int64, user string) answer {
+func (g *Gateway) orderOfItem(ctx context.Context, item int64, user, trace string) answer {
+	of := about{item: item, trace: trace}
 	e, bad := g.known(item)
 	if bad != nil {
 		return *bad
@@ -109,7 +111,7 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user string) answ
 	}
 	m, found, err := g.mark(ctx, e, user)
 	if err != nil {
-		g.log.warn("look up mark of user", "item", item, "error", err)
+		g.log.warn("look up mark of user", of.with("error", err)...)
 		return answerUnreadable
 	}
 	if !found {
@@ -118,7 +120,7 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user string) answ
 				return g.ownOrder(row, user)
 			}
 		}
-		return g.noOrder(sale.OrderID{}, rowErr)
+		return g.noOrder(of, rowErr)
 	}
 	if rowErr == nil {
 		// The mark may be of an order that has ended and whose release is under way: then it is no live order.
@@ -134,9 +136,9 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user string) answ
 }
 
 // noOrder is the answer when nothing was found: 404, or 503 if the database could not be asked.
-func (g *Gateway) noOrder(id sale.OrderID, err error) answer {
+func (g *Gateway) noOrder(of about, err error) answer {
 	if err != nil {
-		g.log.warn("look up order", "order", id, "error", err)
+		g.log.warn("look up order", of.with("error", err)...)
 		return answerUnreadable
 	}
 	return answerNoOrder

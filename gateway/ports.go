@@ -11,17 +11,20 @@ import (
 )
 
 // Ports are what the gateway needs from others. All of them are required, must be safe for concurrent use, and get items that they must not
-// change. Every call with a context ends soon after the context does.
+// change. Every call with a context ends soon after the context does. Their errors get into the log: they name no user and quote nothing that a
+// client has sent.
 type Ports struct {
-	Seller  Seller
-	Zero    Zero
-	Marks   Marks
-	Orders  Orders
-	Source  Source
-	Notices Notices
-	Limits  Limits
-	Clients Clients
-	Tokens  Tokens
+	Seller Seller
+	Zero   Zero
+	Marks  Marks
+	Orders Orders
+	// Payments is asked only by requests that the payment provider has signed.
+	Payments Payments
+	Source   Source
+	Notices  Notices
+	Limits   Limits
+	Clients  Clients
+	Tokens   Tokens
 	// Ready reports whether everything else that a purchase needs is there. It must not block: it is called for every probe.
 	Ready func() bool
 }
@@ -35,6 +38,7 @@ func (p Ports) validate() error {
 		{"Zero", p.Zero == nil},
 		{"Marks", p.Marks == nil},
 		{"Orders", p.Orders == nil},
+		{"Payments", p.Payments == nil},
 		{"Source", p.Source == nil},
 		{"Notices", p.Notices == nil},
 		{"Limits", p.Limits == nil},
@@ -113,6 +117,30 @@ type Orders interface {
 	// CancelUnwritten writes the event's order as CANCELLED, and sees to it that its units return, if the database does not know the order yet.
 	// CancelMissing means that it knows it by now: the caller cancels that one.
 	CancelUnwritten(ctx context.Context, event sale.Event) (order sale.Order, how Cancellation, err error)
+}
+
+// PayOutcome says how telling the ledger of a payment ended.
+type PayOutcome uint8
+
+// The outcomes of a payment.
+const (
+	// PayDone: it is recorded, by this call or an earlier one, and the result says where the order stands.
+	PayDone PayOutcome = iota + 1
+	// PayNoOrder: there is no such order in the database.
+	PayNoOrder
+	// PayMismatch: amount or currency is not what the order costs. Nothing was recorded.
+	PayMismatch
+	// PayEventReused: the event's id came before with another payload. Nothing was recorded.
+	PayEventReused
+)
+
+// Payments records what the payment provider says.
+type Payments interface {
+	// Pay records a payment and changes its order accordingly, once, however often the event is told. After an error it may have done so.
+	Pay(ctx context.Context, payment sale.Payment) (result sale.PaymentResult, outcome PayOutcome, err error)
+	// Unwritten reports whether an item may have reservations that are not in the database yet. False, for an item that nobody knows too, means
+	// that what was reserved before the call has its row.
+	Unwritten(ctx context.Context, item int64) (bool, error)
 }
 
 // Source is where the catalogue comes from.

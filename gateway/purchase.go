@@ -37,9 +37,9 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 		a := tooOften(after)
 		return g.answer(ctx, &a)
 	}
-	user, ok := g.user(ctx)
-	if !ok {
-		return g.answer(ctx, &answerNoToken)
+	user, bad := g.user(ctx)
+	if bad != nil {
+		return g.answer(ctx, bad)
 	}
 	if ok, after := g.ports.Limits.PurchaseUser(user); !ok {
 		a := tooOften(after)
@@ -85,12 +85,15 @@ func (g *Gateway) limited(began time.Time) (context.Context, context.CancelFunc)
 // margin is how long before the request timeout a reservation must have ended.
 func (g *Gateway) margin() time.Duration { return min(answerMargin, g.cfg.RequestTimeout/10) }
 
-// user returns who is asking, by a token that was verified.
-func (g *Gateway) user(ctx *fasthttp.RequestCtx) (string, bool) {
+// user returns who is asking, by a token that was verified; otherwise a 401 that says whether there was none or a bad one (RFC 6750, section 3.1).
+func (g *Gateway) user(ctx *fasthttp.RequestCtx) (string, *answer) {
 	raw, ok := bearer(ctx)
 	if !ok {
-		return "", false
+		return "", &answerNoToken
 	}
 	claims, err := g.ports.Tokens.Verify(raw)
-	return claims.Subject, err == nil
+	if err != nil {
+		return "", &answerBadToken
+	}
+	return claims.Subject, nil
 }

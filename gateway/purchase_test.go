@@ -103,7 +103,7 @@ func checkHeaders(tb testing.TB, r reply) {
 	if after := r.header("Retry-After"); (r.status == 429 || r.status == 503) != (after != "") {
 		tb.Errorf("%d: Retry-After %q", r.status, after)
 	}
-	if challenge := r.header("WWW-Authenticate"); (r.status == 401) != (challenge == "Bearer") {
+	if challenge := r.header("WWW-Authenticate"); (r.status == 401) != (strings.Contains(challenge, ` realm="flashgate"`)) {
 		tb.Errorf("%d: WWW-Authenticate %q", r.status, challenge)
 	}
 }

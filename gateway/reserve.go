@@ -63,7 +63,7 @@ func (g *Gateway) buy(ctx context.Context, o order) answer {
 			}
 		case sale.WrongLayout:
 			if layouts++; layouts == layoutAttempts {
-				g.log.warn("reserve: the layout is not the catalogue's", "item", o.item, "shards", e.item.Shards)
+				g.log.warn("reserve: the layout is not the catalogue's", about{item: o.item, trace: o.trace}.with("shards", e.item.Shards)...)
 				return answerUnavailable
 			}
 			if err := g.Refresh(ctx); err != nil {
@@ -72,10 +72,10 @@ func (g *Gateway) buy(ctx context.Context, o order) answer {
 		case sale.QueueFull, sale.OutboxFull:
 			return answerQueueFull
 		case sale.Unknown:
-			g.logReserve(o, r)
+			g.logReserve(e, o, r)
 			return outcomeUnknown(r.OrderID)
 		case sale.Unreadable, sale.Failed:
-			g.logReserve(o, r)
+			g.logReserve(e, o, r)
 			return answerUnavailable
 		default: // sale.Busy, and what a later version may say
 			return answerUnavailable
@@ -175,6 +175,7 @@ func (g *Gateway) acked(ctx context.Context, closed <-chan struct{}, d time.Dura
 	}
 }
 
-func (g *Gateway) logReserve(o order, r sale.Result) {
-	g.log.warn("reserve: "+r.Outcome.String(), "item", o.item, "shard", r.Shard, "order", r.OrderID, "trace", o.trace, "error", r.Err)
+func (g *Gateway) logReserve(e *entry, o order, r sale.Result) {
+	of := about{order: r.OrderID, item: o.item, trace: o.trace}
+	g.log.warn("reserve: "+r.Outcome.String(), of.with("shard", r.Shard, "epoch", e.item.Epoch, "error", r.Err)...)
 }

@@ -14,12 +14,13 @@ const (
 	routeItem
 	routeOrders
 	routeOrder
+	routePayments
 	routeLive
 	routeReady
 	routes // their number
 )
 
-var routeNames = [routes]string{"none", "purchase", "item", "orders", "order", "livez", "readyz"}
+var routeNames = [routes]string{"none", "purchase", "item", "orders", "order", "payments", "livez", "readyz"}
 
 // allowed is the Allow header of a route.
 var allowed = [routes]string{
@@ -27,13 +28,15 @@ var allowed = [routes]string{
 	routeItem:     "GET, HEAD, OPTIONS",
 	routeOrders:   "GET, HEAD, OPTIONS",
 	routeOrder:    "GET, HEAD, DELETE, OPTIONS",
+	routePayments: "POST, OPTIONS",
 	routeLive:     "GET, HEAD, OPTIONS",
 	routeReady:    "GET, HEAD, OPTIONS",
 }
 
 const (
-	itemsPath  = "/api/flash-sales/items"
-	ordersPath = "/api/flash-sales/orders"
+	itemsPath    = "/api/flash-sales/items"
+	ordersPath   = "/api/flash-sales/orders"
+	paymentsPath = "/api/flash-sales/payments"
 )
 
 var (
@@ -65,6 +68,8 @@ func match(path []byte) (route, []byte) {
 	switch string(path) {
 	case ordersPath:
 		return routeOrders, nil
+	case paymentsPath:
+		return routePayments, nil
 	case "/livez":
 		return routeLive, nil
 	case "/readyz":

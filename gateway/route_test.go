@@ -21,6 +21,8 @@ func TestMatch(t *testing.T) {
 		{"/api/flash-sales/orders", routeOrders, "", ""},
 		{"/api/flash-sales/orders?itemId=7", routeOrders, "", "itemId=7"},
 		{"/api/flash-sales/orders/abc", routeOrder, "abc", ""},
+		{"/api/flash-sales/payments", routePayments, "", ""},
+		{"/api/flash-sales/payments?x=1", routePayments, "", "x=1"},
 		{"/livez", routeLive, "", ""},
 		{"/readyz", routeReady, "", ""},
 		{"http://shop.example/livez", routeLive, "", ""},
@@ -46,6 +48,10 @@ func TestMatch(t *testing.T) {
 		{"/api//flash-sales/items/1001/purchase", routeNone, "", ""},
 		{"/API/flash-sales/items/1001/purchase", routeNone, "", ""},
 		{"/api/flash-sales/orders/", routeNone, "", ""},
+		{"/api/flash-sales/payments/", routeNone, "", ""},
+		{"/api/flash-sales/payments/1", routeNone, "", ""},
+		{"/api/flash-sales//payments", routeNone, "", ""},
+		{"/api/flash-sales/Payments", routeNone, "", ""},
 		{"/api/flash-sales/orders/a/b", routeNone, "", ""},
 		{"/metrics", routeNone, "", ""},
 		{"/debug/pprof/", routeNone, "", ""},
@@ -88,6 +94,7 @@ func TestMethods(t *testing.T) {
 		"/api/flash-sales/items/1001":          "GET, HEAD, OPTIONS",
 		"/api/flash-sales/orders":              "GET, HEAD, OPTIONS",
 		"/api/flash-sales/orders/x":            "GET, HEAD, DELETE, OPTIONS",
+		"/api/flash-sales/payments":            "POST, OPTIONS",
 		"/livez":                               "GET, HEAD, OPTIONS",
 		"/readyz":                              "GET, HEAD, OPTIONS",
 	} {
@@ -151,7 +158,7 @@ func FuzzMatch(f *testing.F) {
 		r, id := match(path)
 		_, _ = queryValue(query, "itemId")
 		spelled := map[route]string{
-			routePurchase: itemsPath + "/" + string(id) + "/purchase", routeItem: itemsPath + "/" + string(id), routeOrders: ordersPath,
+			routePurchase: itemsPath + "/" + string(id) + "/purchase", routeItem: itemsPath + "/" + string(id), routeOrders: ordersPath, routePayments: paymentsPath,
 			routeOrder: ordersPath + "/" + string(id), routeLive: "/livez", routeReady: "/readyz",
 		}
 		if want, ok := spelled[r]; ok && want != string(path) {

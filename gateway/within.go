@@ -14,7 +14,7 @@ func within[T any](ctx context.Context, g *Gateway, call func() T) (result T, ok
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				g.log.warn("call for a request: panic", "panic", p, "stack", string(debug.Stack()))
+				g.log.warn("call for a request: panic", "panic", panicText(p), "stack", string(debug.Stack()))
 				close(done)
 			}
 		}()

@@ -34,6 +34,8 @@ type world struct {
 	notices    []Notice
 	unready    bool
 	cancelled  []string
+	told       []string // calls about payments: "pay", "unwritten"
+	payments   []sale.Payment
 	hear       func(Notice)
 	nudge      func()
 	subscribed chan struct{}
@@ -50,6 +52,8 @@ type world struct {
 	live            func(ctx context.Context, item int64, user string) (sale.Order, bool, error)
 	cancel          func(ctx context.Context, id sale.OrderID, user string) (sale.Order, Cancellation, error)
 	cancelUnwritten func(ctx context.Context, event sale.Event) (sale.Order, Cancellation, error)
+	pay             func(ctx context.Context, p sale.Payment) (sale.PaymentResult, PayOutcome, error)
+	unwritten       func(ctx context.Context, item int64) (bool, error)
 }
 
 var secret = []byte("0123456789abcdef0123456789abcdef")
@@ -59,7 +63,7 @@ const theItem = 1001
 // ports returns the world as a gateway sees it.
 func (w *world) ports() Ports {
 	return Ports{
-		Seller: w, Zero: w, Marks: w, Orders: w, Source: w, Notices: w, Limits: w, Clients: w, Tokens: w.tokens,
+		Seller: w, Zero: w, Marks: w, Orders: w, Payments: w, Source: w, Notices: w, Limits: w, Clients: w, Tokens: w.tokens,
 		Ready: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unready },
 	}
 }

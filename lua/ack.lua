@@ -8,7 +8,7 @@
 
 local blobs = redis.pcall('HMGET', KEYS[1], unpack(ARGV))
 if failed(blobs) then return {'CORRUPT', 'pending'} end
-local counts = redis.pcall('HMGET', KEYS[2], 'waiting', 'units')
+local counts = redis.pcall('HMGET', KEYS[2], 'waiting', 'units', 'entries')
 
 local gone, reservations, units = {}, 0, 0
 for i, blob in ipairs(blobs) do
@@ -21,16 +21,18 @@ for i, blob in ipairs(blobs) do
 end
 if #gone == 0 then return {'OK', '0'} end
 
-redis.call('HDEL', KEYS[1], unpack(gone))
+local removed = redis.call('HDEL', KEYS[1], unpack(gone))
 -- A meta hash that is missing (retired, wiped) or unreadable is left to the load: made anew it would look like a shard.
-local waiting, waitingUnits = not failed(counts) and int(counts[1]), not failed(counts) and int(counts[2])
-if waiting and waitingUnits then
+if failed(counts) then counts = {} end
+local waiting, waitingUnits, entries = int(counts[1]), int(counts[2]), int(counts[3])
+if waiting and waitingUnits and entries then
   if redis.call('HLEN', KEYS[1]) == 0 then
     -- Exact again, should an unreadable entry have kept its numbers to itself.
     waiting, waitingUnits = 0, 0
   else
     waiting, waitingUnits = math.max(0, waiting - reservations), math.max(0, waitingUnits - units)
   end
-  redis.call('HSET', KEYS[2], 'waiting', text(waiting), 'units', text(waitingUnits))
+  -- Lost entries stay counted, so that a load becomes due.
+  redis.call('HSET', KEYS[2], 'waiting', text(waiting), 'units', text(waitingUnits), 'entries', text(math.max(0, entries - removed)))
 end
 return {'OK', text(#gone)}

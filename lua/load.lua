@@ -16,12 +16,12 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return {'KNOWN', current} end
 -- The write that changes nothing comes first: a full Redis refuses the script here, before the deletions.
 redis.call('HSET', KEYS[4], 'token', ARGV[1])
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
-redis.call('HSET', KEYS[4], 'token', ARGV[1], 'epoch', ARGV[1], 'k', ARGV[2],
-  'adds', '0', 'bver', '0', 'waiting', '0', 'units', '0', 'moving', '0')
 -- unpack puts its values on the Lua stack, which holds some thousands.
 local last = #ARGV
 for i = 4, last, 1800 do
   redis.call('HSET', KEYS[2], unpack(ARGV, i, math.min(i + 1799, last)))
 end
+redis.call('HSET', KEYS[4], 'token', ARGV[1], 'epoch', ARGV[1], 'k', ARGV[2], 'marks', text(redis.call('HLEN', KEYS[2])),
+  'entries', '0', 'adds', '0', 'bver', '0', 'waiting', '0', 'units', '0', 'moving', '0')
 redis.call('SET', KEYS[1], ARGV[3])
 return {'OK', ARGV[3]}

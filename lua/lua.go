@@ -10,6 +10,9 @@ import _ "embed"
 //go:embed prelude.lua
 var prelude string
 
+//go:embed marks.lua
+var marks string
+
 //go:embed drop.lua
 var drop string
 
@@ -56,11 +59,11 @@ type Script struct {
 
 // The scripts.
 var (
-	Reserve   = Script{"reserve", prelude + reserve, false}
+	Reserve   = Script{"reserve", prelude + marks + reserve, false}
 	Ack       = Script{"ack", prelude + ack, true}
-	State     = Script{"state", prelude + state, true}
-	Release   = Script{"release", prelude + drop + release, true}
-	Void      = Script{"void", prelude + drop + void, true}
+	State     = Script{"state", prelude + marks + state, true}
+	Release   = Script{"release", prelude + marks + drop + release, true}
+	Void      = Script{"void", prelude + marks + drop + void, true}
 	Increase  = Script{"increase", prelude + increase, true}
 	Take      = Script{"take", prelude + take, false}
 	Give      = Script{"give", prelude + give, true}
@@ -68,7 +71,7 @@ var (
 	Transfers = Script{"transfers", prelude + transfers, true}
 	Fence     = Script{"fence", prelude + fence, true}
 	Load      = Script{"load", prelude + load, true}
-	Mark      = Script{"mark", prelude + mark, true}
+	Mark      = Script{"mark", prelude + marks + mark, true}
 	Outbox    = Script{"outbox", prelude + outbox, true}
 	ReadBack  = Script{"readback", prelude + readBack, true}
 )

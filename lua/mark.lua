@@ -3,13 +3,15 @@
 -- KEYS  1 stock  2 buyers  3 meta
 -- ARGV  1 k  2 user
 -- Returns {'OK', mark or ''}, {'NOT_LOADED', mark or ''} (a mark found while the stock is fenced is as good as any; its
---       absence says nothing), {'WRONG_LAYOUT', k} or {'CORRUPT', what}.
+--       absence says nothing), {'WRONG_LAYOUT', k} or {'CORRUPT', what}: also where there is none and marks are missing.
 -- Idempotent: reads only.
 
 local mark = redis.pcall('HGET', KEYS[2], ARGV[2])
 if failed(mark) then return {'CORRUPT', 'buyers'} end
+if mark == '' then return {'CORRUPT', 'mark'} end
 local code, what, meta = open(KEYS[1], KEYS[3])
 if code == 'NOT_LOADED' then return {code, mark or ''} end
 if code then return {code, what} end
 if ARGV[1] ~= text(meta.k) then return {'WRONG_LAYOUT', text(meta.k)} end
+if not mark and short(redis.pcall('HLEN', KEYS[2]), meta) then return {'CORRUPT', 'buyers'} end
 return {'OK', mark or ''}

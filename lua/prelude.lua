@@ -9,23 +9,29 @@
 
 local MAX = 9007199254740991 -- 2^53-1, the largest integer that a Lua number keeps apart from its neighbours
 
+-- Every script reads some ten numbers: to look these up in the global table each time is one or two percent of reserve.
+local type, tonumber, find, byte, format = type, tonumber, string.find, string.byte, string.format
+
 -- int reads a decimal integer from 0 to MAX without sign, blanks or leading zero; nil for anything else.
 local function int(s)
-  if type(s) ~= 'string' or #s > 16 or not string.find(s, '^%d+$') then return nil end
-  if #s > 1 and string.byte(s) == 48 then return nil end
+  if s == '0' then return 0 end -- most counters, most of the time
+  if type(s) ~= 'string' or #s > 16 or not find(s, '^%d+$') then return nil end
+  if #s > 1 and byte(s) == 48 then return nil end
   local n = tonumber(s)
   if n > MAX then return nil end
   return n
 end
 
 -- text writes an integer with all its digits.
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return format('%.0f', n) end
 
 -- failed tells the error of a redis.pcall from its answers.
 local function failed(reply) return type(reply) == 'table' and reply.err ~= nil end
 
--- The numbers in a shard's meta hash. A load writes all of them; a fence alone leaves nothing but the token.
-local META = {'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving', 'token'}
+-- The numbers in a shard's meta hash. A load writes all of them; a fence alone leaves nothing but the token. `marks` and
+-- `entries` are how many fields buyers and pending must have: every script that adds or removes one counts it, so that a key
+-- that Redis lost is told from one that is empty.
+local META = {'k', 'epoch', 'adds', 'bver', 'waiting', 'units', 'moving', 'token', 'marks', 'entries'}
 
 -- judge reads what GET stock and HMGET meta have answered.
 -- Returns a code and what it is about (NOT_LOADED or CORRUPT), or nil, the stock and the numbers by name.
@@ -35,9 +41,10 @@ local function judge(stock, values)
   if not stock then return 'CORRUPT', 'stock' end
   if failed(values) then return 'CORRUPT', 'meta' end
   local meta = {}
-  for i, name in ipairs(META) do
-    meta[name] = int(values[i])
-    if not meta[name] then return 'CORRUPT', 'meta ' .. name end
+  for i = 1, #META do
+    local n = int(values[i])
+    if not n then return 'CORRUPT', 'meta ' .. META[i] end
+    meta[META[i]] = n
   end
   return nil, stock, meta
 end

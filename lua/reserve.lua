@@ -5,11 +5,13 @@
 --       then seven for each user: user, order id, quantity, key hash, price, currency, trace. At most 256 users: more
 --       would overrun the stack of unpack, and keep other shards' scripts waiting.
 -- Returns {code, what} when nothing was done for anybody:
---       NOT_LOADED, CORRUPT, WRONG_LAYOUT, BAD_CALL, or RAN (an entry of this batch stands: the call is a repetition)
+--       NOT_LOADED, CORRUPT (also where marks are missing), WRONG_LAYOUT, BAD_CALL, or RAN (an entry of this batch stands:
+--       the call is a repetition)
 --   or  {'OK', epoch, time in ms, stock left, then one answer for each user:
---       'R' reserved · 'E' not enough units in this shard · 'F' the outbox is full · 'C' the user's mark is unreadable ·
---       'A'..order id: has a mark · 'K'..order id: same key, other quantity ·
---       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, its outbox entry still stands}
+--       'R' reserved · 'E' not enough units in this shard · 'F' the outbox is full · 'C' the user's mark is unreadable
+--       (noted for `state`, so that a load becomes due) · 'K'..order id: same key, other quantity ·
+--       'A'..order id: has a mark, event known to be in Kafka · 'B'..mark: likewise, but its outbox entry still stands ·
+--       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, but its outbox entry still stands}
 -- NOT idempotent: a call that may have run is never repeated.
 
 local code, stock, meta = open(KEYS[1], KEYS[4])
@@ -30,22 +32,26 @@ end
 local ran = redis.pcall('HEXISTS', KEYS[3], batch)
 if failed(ran) then return {'CORRUPT', 'pending'} end
 if ran == 1 then return {'RAN', batch} end
-local marks = redis.pcall('HMGET', KEYS[2], unpack(users))
-if failed(marks) then return {'CORRUPT', 'buyers'} end
+if short(redis.pcall('HLEN', KEYS[2]), meta) then return {'CORRUPT', 'buyers'} end
+local marks = redis.call('HMGET', KEYS[2], unpack(users))
 
-local now = clock()
+local now, epoch = clock(), text(meta.epoch)
 local fresh, set, lines = {}, {}, {''}
-local taken, won = 0, 0
-local reply = {'OK', text(meta.epoch), now, ''}
+local taken, won, odd = 0, 0, false
+local reply = {'OK', epoch, now, ''}
 
 -- known answers a user who has a mark.
 local function known(mark, quantity, hash)
-  local id, q, h, b = string.match(mark, '^([^\t]+)\t(%d+)\t[^\t]*\t[^\t]*\t%d+\t([^\t]*)\t([^\t]*)$')
-  if not id or not int(q) then return 'C' end
-  if hash == '' or h ~= hash then return 'A' .. id end
-  if q ~= quantity then return 'K' .. id end
-  if b ~= '' and (b == batch or redis.call('HEXISTS', KEYS[3], b) == 1) then return 'P' .. mark end
-  return 'O' .. mark
+  local id, q, h, b = readMark(mark)
+  if not id then
+    odd = true
+    return 'C'
+  end
+  local same = hash ~= '' and h == hash
+  if same and q ~= quantity then return 'K' .. id end
+  local stands = b ~= '' and (b == batch or redis.call('HEXISTS', KEYS[3], b) == 1)
+  if same then return (stands and 'P' or 'O') .. mark end
+  return stands and 'B' .. mark or 'A' .. id
 end
 
 for i = 1, count do
@@ -74,11 +80,13 @@ end
 reply[4] = text(stock - taken)
 
 if won > 0 then
-  lines[1] = table.concat({'1', now, text(meta.epoch), text(won), text(taken)}, '\t')
+  lines[1] = table.concat({'1', now, epoch, text(won), text(taken)}, '\t')
   -- First a command that a full Redis refuses: it is refused before anything was written.
   redis.call('HSET', KEYS[3], batch, table.concat(lines, '\n'))
   redis.call('HSET', KEYS[2], unpack(set))
   redis.call('DECRBY', KEYS[1], text(taken))
-  redis.call('HSET', KEYS[4], 'waiting', text(meta.waiting + won), 'units', text(meta.units + taken), 'bver', text(meta.bver + 1))
+  redis.call('HSET', KEYS[4], 'waiting', text(meta.waiting + won), 'units', text(meta.units + taken),
+    'marks', text(meta.marks + won), 'entries', text(meta.entries + 1), 'bver', text(meta.bver + 1))
 end
+if odd then note(KEYS[4]) end
 return reply

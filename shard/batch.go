@@ -21,7 +21,7 @@ type attempt struct {
 	lane
 	waiters  []*waiter
 	batch    string    // names the outbox entry
-	deadline time.Time // after it nothing of this call may be published or reported as reserved (rule R9)
+	deadline time.Time // from then on nothing of this call is published or reported as reserved (rule R9)
 }
 
 // reserveBatch serves requests of one lane with one call. The call may be sent again only where the server said that it
@@ -146,7 +146,7 @@ func readAnswers(a *attempt, r reply) (answers, error) {
 		}
 		var err error
 		switch told.letters[i] = text[0]; text[0] {
-		case 'O', 'P':
+		case 'O', 'P', 'B':
 			told.marks[i], err = decodeMark(text[1:])
 		case 'A', 'K':
 			told.marks[i].OrderID, err = sale.ParseOrderID(text[1:])
@@ -160,26 +160,35 @@ func readAnswers(a *attempt, r reply) (answers, error) {
 
 // deliver publishes what was won and answers every request of the batch.
 func (s *Stock) deliver(a *attempt, told answers) {
-	late := s.cfg.Now().After(a.deadline)
+	late := s.late(a.deadline)
 	var won []sale.Event
 	for i, w := range a.waiters {
 		if told.letters[i] == 'R' {
 			won = append(won, reservedEvent(a.place(), &w.req, told.epoch, told.at))
 		}
 	}
-	var acked <-chan struct{}
+	var p *publication // nil: too late
 	if len(won) > 0 && !late {
-		acked = s.publishBatch(a, won)
+		p = s.publishBatch(a, won)
 	}
 	for i, w := range a.waiters {
 		mark := told.marks[i]
 		switch told.letters[i] {
 		case 'R':
-			w.answer(s.reserved(w.req.OrderID, told.epoch, acked))
+			w.answer(standing(sale.Reserved, w.req.OrderID, told.epoch, p))
 		case 'O':
 			w.answer(sale.Result{Outcome: sale.Own, OrderID: mark.OrderID, Epoch: told.epoch, Acked: closedChannel})
-		case 'P':
-			w.answer(s.publishOwn(a, w, mark, told.epoch, late))
+		case 'P', 'B':
+			again := p
+			if mark.Batch != a.batch && !late {
+				again = s.publishAgain(a, w, mark, told.epoch)
+			}
+			if told.letters[i] == 'B' && again != nil {
+				w.before = again
+				w.answer(sale.Result{Outcome: sale.Already, OrderID: mark.OrderID})
+				continue
+			}
+			w.answer(standing(sale.Own, mark.OrderID, told.epoch, again))
 		case 'A':
 			w.answer(sale.Result{Outcome: sale.Already, OrderID: mark.OrderID})
 		case 'K':
@@ -194,13 +203,14 @@ func (s *Stock) deliver(a *attempt, told answers) {
 	}
 }
 
-// reserved is the result for a reservation that is being published, or that is not because its deadline has passed: the
-// unit is taken, but only the sweep may publish it now, and a 202 would promise what a load may be about to undo.
-func (s *Stock) reserved(id sale.OrderID, epoch int64, acked <-chan struct{}) sale.Result {
-	if acked == nil {
+// standing is the result for a reservation whose outbox entry stands and that is being published, or that is not because the
+// deadline has passed: the unit is taken, but only the sweep may publish it now, and a yes would promise what a load may be
+// about to undo.
+func standing(o sale.Outcome, id sale.OrderID, epoch int64, p *publication) sale.Result {
+	if p == nil {
 		return sale.Result{Outcome: sale.Unknown, OrderID: id, Epoch: epoch, Err: errLate}
 	}
-	return sale.Result{Outcome: sale.Reserved, OrderID: id, Epoch: epoch, Acked: acked}
+	return sale.Result{Outcome: o, OrderID: id, Epoch: epoch, Acked: p.acked}
 }
 
 func reservedEvent(at place, r *sale.Request, epoch int64, reservedAt time.Time) sale.Event {

@@ -57,7 +57,7 @@ func TestCluster(t *testing.T) {
 	if err := one.Ping(l.ctx); err != nil {
 		t.Error(err)
 	}
-	if err := one.Retire(l.ctx, layout.Item, layout.Shards); err != nil {
+	if err := one.Remove(l.ctx, layout.Item, layout.Shards); err != nil {
 		t.Error(err)
 	}
 	if r := one.Reserve(l.ctx, layout, request(layout, "1", 1, "")); r.Outcome != sale.NotLoaded {

@@ -24,8 +24,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics. Default: none.
 	Registerer prometheus.Registerer
-	// RecordDeadline is the time from sending a reserve call until its events may not be published any more by this
-	// process. Default 2s.
+	// RecordDeadline is the time from sending a reserve call until this process may neither hand its events to the publisher
+	// nor tell anybody that they are with the broker. Default 2s.
 	RecordDeadline time.Duration
 	// OutboxLimit is how many reservations of one item may wait for the broker. Default 200,000.
 	OutboxLimit int64

@@ -2,7 +2,12 @@ package shard
 
 import (
 	"cmp"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -12,7 +17,12 @@ import (
 type ConnectConfig struct {
 	// URL as rueidis.ParseURL reads it: redis:// or rediss:// with user, password and database; `addr=` for further nodes,
 	// `master_set=` for Sentinel. A cluster is recognised.
+	//
+	// With `master_set=` the addresses are those of Sentinels, which are spoken to as the servers are: with TLS or without, and
+	// with the same password, for their default user. A Sentinel that asks for none takes any.
 	URL string
+	// Roots are what certificates are checked against. Default: the system's, which SSL_CERT_FILE of the environment replaces.
+	Roots *x509.CertPool
 	// InProcess is for miniredis: it says that it knows CLUSTER and RESP3, but not enough of either.
 	InProcess bool
 	// ClientName is shown by CLIENT LIST.
@@ -24,6 +34,9 @@ type ConnectConfig struct {
 	ReplyTimeout time.Duration
 }
 
+// errURL says no more: the library's own error repeats the URL, and with it the password.
+var errURL = errors.New("connect to Redis: the URL cannot be read")
+
 // Connect opens a client for a Stock. The caller closes it after the Stock.
 //
 // The client repeats nothing by itself. rueidis repeats read-only commands alone, and an EVALSHA is none to it; but what
@@ -32,7 +45,7 @@ type ConnectConfig struct {
 func Connect(cfg ConnectConfig) (rueidis.Client, error) {
 	opt, err := rueidis.ParseURL(cfg.URL)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Redis: %w", err)
+		return nil, errURL
 	}
 	opt.DisableRetry = true
 	opt.DisableCache = true // nothing is read twice, and miniredis has no tracking
@@ -44,7 +57,15 @@ func Connect(cfg ConnectConfig) (rueidis.Client, error) {
 	opt.ClientName = cmp.Or(cfg.ClientName, opt.ClientName)
 	opt.Dialer.Timeout = cmp.Or(cfg.DialTimeout, opt.Dialer.Timeout, 2*time.Second)
 	opt.ConnWriteTimeout = cmp.Or(cfg.ReplyTimeout, opt.ConnWriteTimeout, 10*time.Second)
+	if opt.TLSConfig != nil {
+		opt.TLSConfig.RootCAs = cfg.Roots
+		dialTLS(&opt)
+	}
 	if opt.Sentinel.MasterSet != "" {
+		opt.Sentinel.Dialer = net.Dialer{Timeout: opt.Dialer.Timeout, KeepAlive: rueidis.DefaultTCPKeepAlive}
+		opt.Sentinel.TLSConfig = opt.TLSConfig
+		opt.Sentinel.Password = opt.Password
+		opt.Sentinel.ClientName = opt.ClientName
 		// A demoted master stays up and answers READONLY; an event that was missed would bind the client to it for ever.
 		opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
 	}
@@ -56,6 +77,9 @@ func Connect(cfg ConnectConfig) (rueidis.Client, error) {
 	if err != nil {
 		if client != nil {
 			client.Close()
+		}
+		if opt.TLSConfig == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+			err = fmt.Errorf("%w; a server that wants TLS hangs up like this, and is reached by rediss://", err)
 		}
 		return nil, fmt.Errorf("connect to Redis: %w", err)
 	}

@@ -207,7 +207,7 @@ func TestLoad(t *testing.T) {
 		}
 		for i := range 2 {
 			meta, err := l.client.Do(l.ctx, l.client.B().Hgetall().Key(keysOf(32, i).meta).Build()).AsStrMap()
-			if err != nil || meta["epoch"] != "7" || meta["token"] != "7" || meta["k"] != "2" || len(meta) != 8 {
+			if err != nil || meta["epoch"] != "7" || meta["token"] != "7" || meta["k"] != "2" || meta["marks"] != l.do("HLEN", keysOf(32, i).buyers) || meta["entries"] != "0" || len(meta) != 10 {
 				t.Errorf("shard %d: meta %v, %v", i, meta, err)
 			}
 			if l.do("EXISTS", keysOf(32, i).pending) != "0" {
@@ -270,7 +270,7 @@ func TestLoadOfAnotherLayout(t *testing.T) {
 		if r := s.Reserve(l.ctx, narrow, request(narrow, "3", 1, "")); r.Outcome != sale.Reserved {
 			t.Errorf("new layout: %+v", r)
 		}
-		if err := s.Retire(l.ctx, 33, 4); err != nil {
+		if err := s.Remove(l.ctx, 33, 4); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.dump(); got != "" {
@@ -352,10 +352,10 @@ func TestRead(t *testing.T) {
 			t.Error("buyers of a shard that has none to read")
 		}
 		holdings, err := s.Holdings(l.ctx, layout)
-		if err == nil || !strings.Contains(err.Error(), "shard 3") || strings.Contains(err.Error(), "shard 2") || holdings[3] != nil {
+		if err == nil || !strings.Contains(err.Error(), "shard 3") || strings.Contains(err.Error(), "shard 2") || holdings[3].Whole {
 			t.Errorf("holdings %v, %v", holdings, err)
 		}
-		if len(holdings[0]) != 1 || holdings[0][0].Quantity != 2 || holdings[1] == nil || len(holdings[1]) != 0 {
+		if h := holdings[0]; !h.Whole || len(h.Marks) != 1 || h.Marks[0].Quantity != 2 || !holdings[1].Whole || len(holdings[1].Marks) != 0 {
 			t.Errorf("holdings %v", holdings)
 		}
 	})

@@ -21,19 +21,32 @@
 // A reserve call that may have run is never repeated. Its outbox entry, written in the same instant as the units were
 // taken, tells afterwards who won; while there is no such entry the call may yet run, and the answer is Unknown.
 //
+// Who holds units already, and whose outbox entry still stands, is told so after his event has been published once more: the
+// process that made the reservation may be gone (rule R2). An acknowledgement that this process sees only behind the record
+// deadline is a yes to nobody: a load may have written the reservation off. What remains is a broker that is slow or away
+// while the only copy of a shard is lost: then an order of which somebody was told has no row.
+//
+// # When Redis loses something
+//
+// A key may be evicted, deleted or overwritten. No stock is ErrNotLoaded; a number that cannot be read, another number of
+// marks than was counted or fewer outbox entries are ErrUnreadable, and stay so until a load writes the shard anew. Read
+// reports it, which makes the load due. Without all of its marks a shard reserves and releases nothing; what units it has can
+// still be had by others. A single mark that cannot be read is its user's trouble alone: the others go on until the load, and
+// the script that came upon it notes it for Read. (Meta hashes of before these counts lack them, and are loaded once.)
+//
 // # Reading guide
 //
 //	config.go      Config                         types.go       the types that callers see
 //	keys.go        names of keys                  codec.go       marks, outbox entries, transfer records as text
-//	connect.go     a client for a URL             scripts.go     how scripts are called, and what an error says about them
+//	connect*.go    a client for a URL             scripts.go     how scripts are called, and what an error says about them
 //	stock.go       Stock, New, Close              lanes.go       collecting what belongs to one call
 //	reserve.go     Reserve and its waiters        batch.go       one call for a batch, and its answers
 //	recover.go     after a lost reply             publish.go     events to the broker, outbox entries removed
 //	mover.go       waiting for units of others    plan.go        which units go where
 //	transfer.go    take, give, settle             proof.go       what is free, proven
-//	correct.go     release, void, increase        load.go        fence, load, retire
-//	read.go        reading without changing       announce.go    messages between gateways
-//	metrics.go     the table below
+//	correct.go     release, void, increase        load.go        fence, load
+//	retire.go      what is left, and its removal  read.go        reading without changing
+//	announce.go    messages between gateways      metrics.go     the table below
 //
 // # Metrics
 //
@@ -46,6 +59,6 @@
 //	flashgate_shard_moved_units_total              units that arrived at another shard
 //	flashgate_shard_proofs_total{result}           two-pass readings of all shards: empty, not_empty, unproven, failed
 //	flashgate_shard_lost_replies_total{found}      reserve calls without a reply, by what was read back: entry, mark, nothing
-//	flashgate_shard_publications_total{result}     batches handed to the publisher: acked, failed
+//	flashgate_shard_publications_total{result}     batches handed to the publisher: acked, failed, late (acked, and known too late)
 //	flashgate_shard_unacked_entries_total          outbox entries that were left to the sweep though their events are in Kafka
 package shard

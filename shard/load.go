@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redis/rueidis"
-
 	"flashgate/internal/sale"
 )
 
@@ -117,12 +115,4 @@ func eachOK(what string, item int64, first int, results []result) (bool, error) 
 		return false, err
 	}
 	return !refused, nil
-}
-
-// Retire removes the keys of shards 0 to shards-1 of an item that is over: without stock, marks, outbox entries and
-// transfers that anybody waits for, which the caller has made sure of.
-func (s *Stock) Retire(ctx context.Context, item int64, shards int) error {
-	return s.eachShard(ctx, Layout{item, shards}, "retire", func(k keys) rueidis.Completed {
-		return s.cfg.Client.B().Unlink().Key(k.all()...).Build()
-	}, func(int, rueidis.RedisResult) error { return nil })
 }

@@ -72,6 +72,8 @@ func (sh *mShard) text() string {
 		add("meta epoch %d", sh.epoch)
 		add("meta adds %d", sh.adds)
 		add("meta bver %d", sh.bver)
+		add("meta marks %d", len(sh.marks))
+		add("meta entries %d", len(sh.pending))
 		add("meta waiting %d", sh.waiting)
 		add("meta units %d", sh.units)
 		add("meta moving %d", sh.moving())

@@ -214,11 +214,13 @@ func (m *machine) reserve(t *rapid.T) {
 func (sh *mShard) want(o *mOrder, batch string, won []*mOrder) string {
 	if held, ok := sh.marks[o.user]; ok {
 		switch {
+		case (o.key == "" || held.key != o.key) && sh.standing(held, won):
+			return "B" + held.id.String()
 		case o.key == "" || held.key != o.key:
 			return "A" + held.id.String()
 		case held.units != o.units:
 			return "K" + held.id.String()
-		case slices.Contains(won, held) || sh.entryOf(held):
+		case sh.standing(held, won):
 			return "P" + held.id.String()
 		}
 		return "O" + held.id.String()
@@ -232,7 +234,11 @@ func (sh *mShard) want(o *mOrder, batch string, won []*mOrder) string {
 	return "R"
 }
 
-func (sh *mShard) entryOf(o *mOrder) bool {
+// standing reports whether an order's outbox entry stands, or is about to be written.
+func (sh *mShard) standing(o *mOrder, won []*mOrder) bool {
+	if slices.Contains(won, o) {
+		return true
+	}
 	for _, orders := range sh.pending {
 		if slices.Contains(orders, o) {
 			return true

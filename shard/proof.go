@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,14 @@ func isLayout(err error) bool { return errors.Is(err, ErrWrongLayout) }
 // buyers.
 //
 // A proof that is not empty is no error. Errors wrap ErrNotLoaded (also when shards are of different loads),
-// ErrWrongLayout or ErrUnreadable, or say why a shard did not answer.
+// ErrWrongLayout or ErrUnreadable, or say why a shard did not answer. Lost marks make no proof either, though the stock is
+// known: who flags an item by a proof tells the buyers by the marks that there are, and would deny the others theirs.
 func (s *Stock) Prove(ctx context.Context, layout Layout) (Proof, error) {
 	if err := checkLayout(layout); err != nil {
 		return Proof{}, fmt.Errorf("prove: %w", err)
 	}
 	proof := s.firstPass(ctx, layout)
-	if err := verdict(proof.shards); err != nil {
+	if err := cmp.Or(verdict(proof.shards), losses(proof.shards)); err != nil {
 		s.metrics.proofs.WithLabelValues("failed").Inc()
 		return Proof{}, fmt.Errorf("prove: %w", err)
 	}
@@ -81,7 +83,7 @@ func (s *Stock) Reprove(ctx context.Context, layout Layout, proof Proof) (same, 
 		return false, false, Proof{}, errors.New("prove again: not a proof of this layout")
 	}
 	next = s.firstPass(ctx, layout)
-	if err := verdict(next.shards); err != nil {
+	if err := cmp.Or(verdict(next.shards), losses(next.shards)); err != nil {
 		return false, false, Proof{}, fmt.Errorf("prove again: %w", err)
 	}
 	if next.Free+next.Moving > 0 || !sameAdds(proof.shards, next.shards) {

@@ -19,47 +19,100 @@ const (
 	ackWait  = 50 * time.Millisecond
 )
 
-var errLate = errors.New("reserve: the answer came after the record deadline; the sweep publishes the event")
+var errLate = errors.New("reserve: the record deadline passed before the event was known to be with the broker; the sweep publishes it")
 
-// closedChannel is the Acked of reservations whose event is known to be in Kafka.
+// closedChannel is the Acked of reservations whose mark stands without an outbox entry. An entry goes when its events are
+// acknowledged, when a database row has settled it, or with a load, which writes marks from rows. So in the instant in which
+// the script looked, the event was in Kafka or its row in the database, and a load that came later stored what was in Kafka
+// before it counted. Nothing that happens between that instant and the answer changes this: it is a yes however late it
+// comes, unlike one about an entry that stands.
 var closedChannel = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// publishBatch hands the events of a batch to the publisher. When all are acknowledged the returned channel is closed and
-// the outbox entry goes.
-func (s *Stock) publishBatch(a *attempt, events []sale.Event) <-chan struct{} {
+// publication is what becomes of events that were handed to the publisher.
+type publication struct {
+	deadline time.Time
+	acked    chan struct{} // closed when the broker has acknowledged all of them, and this process knew before the deadline
+	over     chan struct{} // closed when nothing more will be heard of them
+}
+
+// late reports whether a record deadline has passed.
+func (s *Stock) late(deadline time.Time) bool { return !s.cfg.Now().Before(deadline) }
+
+// publishBatch hands the events of a batch to the publisher. When all are acknowledged the outbox entry goes.
+func (s *Stock) publishBatch(a *attempt, events []sale.Event) *publication {
 	at, batch := a.place(), a.batch
 	return s.publish(a.deadline, events, func() { s.acks.push(at, batch) })
 }
 
-// publishOwn publishes the event of a reservation that the same user made before, and whose outbox entry still stands: the
-// process that made it may be gone (rule R2). The entry holds others' events too, so it stays for whoever publishes all.
-func (s *Stock) publishOwn(a *attempt, w *waiter, mark sale.Mark, epoch int64, late bool) sale.Result {
-	if late {
-		return sale.Result{Outcome: sale.Unknown, OrderID: mark.OrderID, Epoch: epoch, Err: errLate}
-	}
+// publishAgain publishes the event of a reservation that the same user made before, and whose outbox entry still stands: the
+// process that made it may be gone, and with the entry the last trace of what its user is about to be told (rule R2). The
+// entry holds others' events too, so it stays for whoever publishes all.
+func (s *Stock) publishAgain(a *attempt, w *waiter, mark sale.Mark, epoch int64) *publication {
 	// A load empties the outbox, so an entry that stands is of the shard's epoch.
 	event := markEvent(a.place(), w.req.UserID, mark, epoch, w.req.Trace)
-	acked := s.publish(a.deadline, []sale.Event{event}, func() {})
-	return sale.Result{Outcome: sale.Own, OrderID: mark.OrderID, Epoch: epoch, Acked: acked}
+	return s.publish(a.deadline, []sale.Event{event}, func() {})
 }
 
-func (s *Stock) publish(deadline time.Time, events []sale.Event, then func()) <-chan struct{} {
-	acked := make(chan struct{})
+// publish hands events to the publisher; then is called when the broker has acknowledged all of them.
+//
+// An acknowledgement is a yes only if this process has it before the deadline. The broker's own word is not enough:
+//
+//	this process                            loader
+//	reserve: unit, mark, entry
+//	stopped, the record not yet written
+//	                                        the shard is lost: fence, deadline passed, drain,
+//	                                        snapshot without this order, load
+//	wakes up, the record goes out
+//	                                        its epoch is old: refused, the unit is sold to somebody else
+//	acknowledged
+//
+// One that came before the deadline was in Kafka when the drain began, and has a row.
+func (s *Stock) publish(deadline time.Time, events []sale.Event, then func()) *publication {
+	p := &publication{deadline: deadline, acked: make(chan struct{}), over: make(chan struct{})}
 	s.track.add()
 	s.cfg.Publisher.Publish(deadline, events, func(err error) {
 		defer s.track.leave()
-		if err != nil {
+		defer close(p.over)
+		result := "acked"
+		switch {
+		case err != nil:
 			// Nothing is undone: what the broker did not acknowledge may be there all the same, and the entry stands.
-			s.metrics.publications.WithLabelValues("failed").Inc()
-			s.cfg.Logger.Warn("events are left to the sweep", slog.Int64("item", events[0].ItemID),
-				slog.Int("shard", events[0].Shard), slog.Int("events", len(events)), slog.Any("error", err))
-			return
+			result = "failed"
+		case s.late(deadline):
+			result, err = "late", errLate
+			then() // the events are in Kafka, whatever becomes of them: the sweep need not publish them, too
+		default:
+			close(p.acked)
+			then()
 		}
-		s.metrics.publications.WithLabelValues("acked").Inc()
-		close(acked)
-		then()
+		s.metrics.publications.WithLabelValues(result).Inc()
+		if err != nil {
+			s.cfg.Logger.Warn("events were not acknowledged in time", slog.Int64("item", events[0].ItemID),
+				slog.Int("shard", events[0].Shard), slog.Int("events", len(events)), slog.Any("error", err))
+		}
 	})
-	return acked
+	return p
+}
+
+// afterPublishing holds the answer to a user who holds units until the event of his order is with the broker, or half the
+// record deadline is left, or his time is up: a broker that is slow must not make this slower than buying. The entry stood
+// when the script looked, and no load that it did not take part in can end before the deadline; so until then he can be told
+// of his order as those are told whose 202 does not wait for the broker any longer. Behind the deadline nobody knows.
+func (s *Stock) afterPublishing(ctx context.Context, p *publication, already sale.Result) sale.Result {
+	patience, cancel := context.WithTimeout(ctx, p.deadline.Sub(s.cfg.Now())-s.cfg.RecordDeadline/2)
+	defer cancel()
+	select {
+	case <-p.over:
+	case <-patience.Done():
+	}
+	select {
+	case <-p.acked:
+	default:
+		if s.late(p.deadline) {
+			return sale.Result{Outcome: sale.Unknown, OrderID: already.OrderID, Shard: already.Shard, Err: errLate}
+		}
+	}
+	return already
 }
 
 // ackBatches removes outbox entries of one shard.

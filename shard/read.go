@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,29 +65,45 @@ func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
 	return users, nil
 }
 
-// Holdings returns the marks of every shard of a layout, by shard, in no order within one: who holds which units, as Redis
-// remembers it. It is for people and for accounts; it moves every mark over the network. An error names the shards that did
-// not answer, or hold something else; their part is nil then.
-func (s *Stock) Holdings(ctx context.Context, layout Layout) ([][]sale.Mark, error) {
+// Holdings are the marks of one shard: who holds which units, as Redis remembers it.
+type Holdings struct {
+	Marks []sale.Mark // in no order, without those that could not be read; nil when the shard could not be read at all
+	Whole bool        // every mark that is there could be read
+}
+
+// badNamed is the most users of one shard whose marks an error names.
+const badNamed = 5
+
+// Holdings returns the marks of every shard of a layout, by shard. It is for people and for accounts; it moves every mark
+// over the network. An error names the shards that did not answer, or hold something else, and users whose marks could not
+// be read; everything else is good beside it.
+func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error) {
 	if err := checkLayout(layout); err != nil {
 		return nil, fmt.Errorf("read holdings: %w", err)
 	}
-	holdings := make([][]sale.Mark, layout.Shards)
+	holdings := make([]Holdings, layout.Shards)
 	err := s.eachShard(ctx, layout, "read holdings", func(k keys) rueidis.Completed {
-		return s.cfg.Client.B().Hvals().Key(k.buyers).Build()
+		return s.cfg.Client.B().Hgetall().Key(k.buyers).Build()
 	}, func(i int, answer rueidis.RedisResult) error {
-		texts, err := answer.AsStrSlice()
+		texts, err := answer.AsStrMap()
 		if err != nil {
 			return err
 		}
-		marks := make([]sale.Mark, len(texts))
-		for j, text := range texts {
-			if marks[j], err = decodeMark(text); err != nil {
-				return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		marks := make([]sale.Mark, 0, len(texts))
+		var bad []error
+		for user, text := range texts {
+			mark, err := decodeMark(text)
+			if err == nil {
+				marks = append(marks, mark)
+			} else if bad = append(bad, nil); len(bad) <= badNamed {
+				bad[len(bad)-1] = fmt.Errorf("user %q: %w: %w", user, ErrUnreadable, err)
 			}
 		}
-		holdings[i] = marks
-		return nil
+		holdings[i] = Holdings{Marks: marks, Whole: len(bad) == 0}
+		if len(bad) > badNamed {
+			bad[badNamed] = fmt.Errorf("and %d more", len(bad)-badNamed)
+		}
+		return errors.Join(bad...)
 	})
 	return holdings, err
 }
@@ -132,19 +149,12 @@ func (s *Stock) Read(ctx context.Context, layout Layout) ([]ShardReading, error)
 		if st.stock >= 0 {
 			readings[i].Stock = &st.stock
 		}
-		fault := st.err
+		fault := cmp.Or(st.loss, st.err)
 		if !st.answered {
 			silent = append(silent, fault)
 		}
 		if errors.Is(fault, ErrNotLoaded) {
 			fault = nil // Loaded says so
-		}
-		switch {
-		case fault != nil && !isLayout(fault):
-		case st.marks < 0:
-			fault = st.wrap("read state", fmt.Errorf("%w: buyers", ErrUnreadable))
-		case st.entries < 0:
-			fault = st.wrap("read state", fmt.Errorf("%w: pending", ErrUnreadable))
 		}
 		readings[i].Fault = fault
 		readings[i].Readable = fault == nil || isLayout(fault)

@@ -96,13 +96,13 @@ func (s *Stock) deliverEntry(a *attempt, entry *Entry) {
 	for _, e := range entry.Events {
 		won[e.OrderID] = true
 	}
-	var acked <-chan struct{}
-	if !s.cfg.Now().After(a.deadline) {
-		acked = s.publishBatch(a, entry.Events)
+	var p *publication
+	if !s.late(a.deadline) {
+		p = s.publishBatch(a, entry.Events)
 	}
 	for _, w := range a.waiters {
 		if won[w.req.OrderID] {
-			w.answer(s.reserved(w.req.OrderID, entry.Epoch, acked))
+			w.answer(standing(sale.Reserved, w.req.OrderID, entry.Epoch, p))
 			continue
 		}
 		if w.requeue(true) && !s.requests.push(a.lane, w) {
@@ -111,7 +111,8 @@ func (s *Stock) deliverEntry(a *attempt, entry *Entry) {
 	}
 }
 
-// deliverMarks answers a batch without an entry: whose own order id is marked has been published by a sweep.
+// deliverMarks answers a batch without an entry: whose own order id is marked has been published by a sweep. That is a yes
+// at any time, see closedChannel.
 func (s *Stock) deliverMarks(a *attempt, back readBack, cause error) {
 	found := "nothing"
 	for i, w := range a.waiters {

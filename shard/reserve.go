@@ -48,12 +48,16 @@ func (s *Stock) reserve(ctx context.Context, layout Layout, req *sale.Request) s
 	if !s.requests.push(lane{layout, home}, w) {
 		return sale.Result{Outcome: sale.QueueFull, Shard: home}
 	}
+	var result sale.Result
 	select {
-	case result := <-w.done:
-		return result
+	case result = <-w.done:
 	case <-ctx.Done():
-		return w.giveUp()
+		result = w.giveUp()
 	}
+	if result.Outcome == sale.Already && w.before != nil {
+		return s.afterPublishing(ctx, w.before, result)
+	}
+	return result
 }
 
 // phase is where a waiter stands.
@@ -77,6 +81,7 @@ type waiter struct {
 	home    int
 	arrived time.Time
 	done    chan sale.Result // buffered: whoever answers does not wait
+	before  *publication     // to be waited for before the caller is told Already; set before done is
 
 	// Of the mover, which is alone with the waiter while it is starving.
 	rounds int // moves made for it that did not help; for quantities above one

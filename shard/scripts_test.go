@@ -111,20 +111,24 @@ func TestUnreadableKeys(t *testing.T) {
 			"pending is a string": {{"SET", k.pending, "x"}},
 			"meta is a string":    {{"SET", k.meta, "x"}},
 			"no meta":             {{"DEL", k.meta}},
+			"no buyers":           {{"DEL", k.buyers}},
+			"a buyer less":        {{"HDEL", k.buyers, "too"}},
+			"a buyer more":        {{"HSET", k.buyers, "other", encodeMark(heldMark(sale.NewOrderID(18)))}},
 		}
-		for _, field := range []string{"k", "epoch", "adds", "bver", "waiting", "units", "moving", "token"} {
+		for _, field := range []string{"k", "epoch", "adds", "bver", "waiting", "units", "moving", "token", "marks", "entries"} {
 			spoilt["no "+field] = [][]string{{"HDEL", k.meta, field}}
 			spoilt["odd "+field] = [][]string{{"HSET", k.meta, field, "1e1"}}
 		}
 		uses := map[string][]string{ // calls that do not touch the spoilt key go through
 			"buyers is a string": {"increase", "take", "give"}, "pending is a string": {"release", "void", "increase", "take", "give"},
+			"no buyers": {"increase", "take", "give"}, "a buyer less": {"increase", "take", "give"}, "a buyer more": {"increase", "take", "give"},
 		}
 		for name, commands := range spoilt {
 			l := newLab(t, b)
 			layout := Layout{Item: 18, Shards: 1}
 			s := l.stock(&broker{})
 			held := sale.NewOrderID(layout.Item)
-			l.load(s, layout, 1, 10, map[string]sale.Mark{"held": heldMark(held)})
+			l.load(s, layout, 1, 10, map[string]sale.Mark{"held": heldMark(held), "too": heldMark(sale.NewOrderID(18))})
 			for _, c := range commands {
 				l.do(c...)
 			}
@@ -140,32 +144,6 @@ func TestUnreadableKeys(t *testing.T) {
 					t.Errorf("%s, %s: %v", name, script, err)
 				}
 			}
-		}
-	})
-}
-
-// A mark that is none is the trouble of its user alone.
-func TestUnreadableMark(t *testing.T) {
-	everywhere(t, func(t *testing.T, b backend) {
-		l := newLab(t, b)
-		layout := Layout{Item: 18, Shards: 1}
-		s := l.stock(&broker{})
-		l.load(s, layout, 1, 10, nil)
-		k := keysOf(layout.Item, 0)
-		for _, text := range []string{"", "x", "a\tb", "id\t1e1\t\t\t1\t\t", strings.Repeat("\t", 6)} {
-			l.do("HSET", k.buyers, "u", text)
-			if r := s.Reserve(l.ctx, layout, request(layout, "u", 1, "k")); r.Outcome != sale.Unreadable {
-				t.Errorf("mark %q: %+v", text, r)
-			}
-			if _, _, err := s.Mark(l.ctx, layout, "u"); text != "" && !errors.Is(err, ErrUnreadable) {
-				t.Errorf("mark %q: %v", text, err)
-			}
-		}
-		if got := l.totals(layout); got.free != 10 || got.marks != 1 {
-			t.Errorf("Redis holds %+v", got)
-		}
-		if r := s.Reserve(l.ctx, layout, request(layout, "v", 1, "")); r.Outcome != sale.Reserved {
-			t.Errorf("another user: %+v", r)
 		}
 	})
 }

@@ -14,7 +14,10 @@ type Layout struct {
 
 // Publisher sends events to the broker. Publish must not block. done is called exactly once, from any goroutine: with nil
 // when the broker has acknowledged every event, with an error when at least one is not known to be there. A publisher
-// gives up by the deadline: an event of which it has not heard by then may not be sent any more.
+// gives up by the deadline and sends nothing after it that it can still stop. It cannot stop everything: a process that
+// stands still between looking at the clock and writing to the connection sends late, and hears late that its event arrived.
+// Neither is relied upon. Whoever says yes because of done looks at the clock himself, and an event that arrives behind a load
+// is refused by its epoch (rule R8).
 type Publisher interface {
 	Publish(deadline time.Time, events []sale.Event, done func(error))
 }
@@ -69,7 +72,7 @@ type Proof struct {
 //nolint:revive // "a reading" alone could be of an outbox or a mark as well
 type ShardReading struct {
 	Shard    int
-	Loaded   bool   // the stock key exists
+	Loaded   bool   // the stock is known, also where marks or outbox are off
 	Readable bool   // nothing that was read is off; Fault says what is
 	Stock    *int64 // units free
 	Buyers   int64  // marks

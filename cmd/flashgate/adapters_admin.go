@@ -75,12 +75,16 @@ func (s adminStock) Read(ctx context.Context, it sale.Item) ([]admin.Shard, erro
 	}
 	shards := make([]admin.Shard, layout.Shards)
 	for i, r := range readings {
-		// A shard that lost everything has no counters either: -1 stands for them.
-		shards[i] = admin.Shard{Known: r.Readable && marks[i] != nil && r.Pending >= 0 && r.Moving >= 0, Pending: r.Pending, Moving: r.Moving, Holdings: make([]admin.Holding, len(marks[i]))}
+		// A shard that lost everything has no counters either: -1 stands for them. One that lost marks alone has a stock that counts.
+		shards[i] = admin.Shard{
+			Known:   (r.Readable || r.Loaded) && marks[i].Marks != nil && r.Pending >= 0 && r.Moving >= 0,
+			Partial: !r.Readable || !marks[i].Whole,
+			Pending: r.Pending, Moving: r.Moving, Holdings: make([]admin.Holding, len(marks[i].Marks)),
+		}
 		if r.Loaded {
 			shards[i].Stock = r.Stock
 		}
-		for j, mark := range marks[i] {
+		for j, mark := range marks[i].Marks {
 			shards[i].Holdings[j] = admin.Holding{OrderID: mark.OrderID, Quantity: mark.Quantity}
 		}
 	}
@@ -93,7 +97,7 @@ func (s adminStock) Free(ctx context.Context, it sale.Item) (units int64, known 
 		return 0, false, err
 	}
 	for _, r := range readings {
-		if !r.Loaded || !r.Readable || r.Stock == nil {
+		if !r.Loaded || r.Stock == nil {
 			return 0, false, nil
 		}
 		units += *r.Stock

@@ -99,7 +99,7 @@ func defaultDev() (*devCommand, error) {
 // rushAtHome starts the whole system for the crowd.
 func (c *rushCommand) rushAtHome(ctx context.Context, std *console, l *life, logger *slog.Logger, dev *devCommand) error {
 	_, _ = fmt.Fprintln(std.err, "starting a system of its own, with everything in this process but PostgreSQL ...")
-	o, err := listenForOperators(l, logger, dev.Admin)
+	o, err := listenForOperators(l, logger, dev.Admin, withAPI)
 	if err != nil {
 		return err
 	}

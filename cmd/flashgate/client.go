@@ -22,6 +22,19 @@ type adminCall struct {
 	config.AdminClient
 }
 
+// page is which part of a list is asked for.
+type page struct {
+	Limit  int    `name:"limit" default:"20" min:"1" max:"100" type:"count" help:"Entries on one page"`
+	Cursor string `name:"cursor" placeholder:"CURSOR" help:"Where the page before ended"`
+}
+
+// more says how the next page is asked for, if there is one.
+func more(w io.Writer, cursor *string) {
+	if cursor != nil {
+		row(w, "more with --cursor "+shown(*cursor))
+	}
+}
+
 // ask makes one call, and writes the answer as JSON or with the given function.
 func ask[T any](c *adminCall, std *console, call func(*admin.Client) (admin.Answer[T], error), table func(io.Writer, T)) error {
 	client := admin.NewClient(c.AdminURL, c.AdminToken.Reveal())

@@ -15,7 +15,7 @@ type consumerCommand struct {
 	config.Kafka
 	config.KafkaGroup
 	config.Database
-	config.Later
+	config.Retire
 }
 
 // Run implements the command.
@@ -24,10 +24,7 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 		return err
 	}
 	logger := newLogger(std)
-	for _, warning := range c.Later.Warnings() {
-		logger.Warn(warning)
-	}
-	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+	return serve(ctx, logger, c.Shutdown, c.Admin, withoutAPI, func(ctx context.Context, l *life, o *operators) error {
 		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "consumer", logger)
 		p, err := openParts(ctx, partsConfig{
 			role: "consumer", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines,
@@ -36,7 +33,7 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 			return err
 		}
 		l.onStop("the connections", p.close)
-		k, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout)
+		k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.ShutdownTimeout)
 		if err != nil {
 			return err
 		}

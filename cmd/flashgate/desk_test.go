@@ -42,7 +42,7 @@ func openDesk(t *testing.T) *desk {
 			t.Error(err)
 		}
 	})
-	operators, err := listenForOperators(l, logger, config.Admin{AdminListen: "127.0.0.1:0", AdminToken: "desk-token"})
+	operators, err := listenForOperators(l, logger, config.Admin{AdminListen: "127.0.0.1:0", AdminToken: "desk-token"}, withAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func openDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, deadlines, 10*time.Second)
+	k, err := startWriter(l, p, kafka, deadlines, config.Retire{RetireAfter: 24 * time.Hour}, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

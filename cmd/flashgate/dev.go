@@ -36,7 +36,9 @@ type devCommand struct {
 	config.Timeouts
 	config.Shutdown
 	config.KafkaGroup
-	config.Later
+	config.Browsers
+	config.Payments
+	config.Retire
 }
 
 // devServers are the servers that dev uses in place of private ones.
@@ -62,10 +64,7 @@ const (
 // Run implements the command.
 func (c *devCommand) Run(ctx context.Context, std *console) error {
 	logger := newLogger(std)
-	for _, warning := range c.Later.Warnings() {
-		logger.Warn(warning)
-	}
-	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+	return serve(ctx, logger, c.Shutdown, c.Admin, withAPI, func(ctx context.Context, l *life, o *operators) error {
 		set, public, err := c.open(ctx, l, o, logger)
 		if err != nil {
 			return err
@@ -80,6 +79,9 @@ func (c *devCommand) Run(ctx context.Context, std *console) error {
 
 // open starts the servers and every role on them, and returns where the public edge listens.
 func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *slog.Logger) (*devSet, string, error) {
+	if _, err := staticKeys(c.Auth); err != nil {
+		return nil, "", err
+	}
 	set, err := startServers(ctx, l, logger, c.Data, c.devServers)
 	if err != nil {
 		return nil, "", err
@@ -101,7 +103,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, c.Deadlines, c.ShutdownTimeout)
+	k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.ShutdownTimeout)
 	if err != nil {
 		return nil, "", err
 	}
@@ -111,7 +113,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 	}
 	l.background("the keeper", k.Run)
 	public, api, err := startEdge(ctx, l, p, edgeConfig{
-		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
+		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, browsers: c.Browsers, payments: c.Payments, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
 	}, set.loader)
 	if err != nil {
 		return nil, "", err

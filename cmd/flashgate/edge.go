@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"flashgate/gateway"
 	"flashgate/internal/admin"
 	"flashgate/internal/config"
-	"flashgate/internal/token"
 	"flashgate/limiter"
 )
 
@@ -20,14 +18,16 @@ type edgeConfig struct {
 	listen     string
 	adminToken string
 	auth       config.Auth
+	browsers   config.Browsers
+	payments   config.Payments
 	limits     config.Limits
 	proxies    config.Proxies
 	timeouts   config.Timeouts
 }
 
-// startEdge opens the public listener and makes the admin API. loader loads the stock of new items.
-func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader admin.Loader) (address string, api http.Handler, err error) {
-	verifier, err := newVerifier(cfg.auth)
+// startEdge opens the public listener and makes the admin API. loader loads the stock of new items, and of those that people want to be loaded.
+func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader adminLoader) (address string, api http.Handler, err error) {
+	verifier, err := newVerifier(l, p, cfg.auth)
 	if err != nil {
 		return "", nil, err
 	}
@@ -41,20 +41,25 @@ func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader ad
 	}
 	edge, err := gateway.New(gateway.Config{
 		RequestTimeout: cfg.timeouts.Request, PublishTimeout: cfg.timeouts.PublishTimeout(), RecordDeadline: cfg.timeouts.RecordDeadline,
+		CORSOrigins: cfg.browsers.CORSOrigins, PaymentSecret: []byte(cfg.payments.PaymentSecret.Reveal()),
 		Logger: p.logger, Registerer: p.registry,
 	}, gateway.Ports{
 		Seller: stockPorts{p.stock}, Zero: stockPorts{p.stock}, Marks: stockPorts{p.stock}, Notices: stockPorts{p.stock},
-		Orders: ledgerPorts{p.ledger}, Source: ledgerPorts{p.ledger}, Limits: buckets, Clients: clients, Tokens: verifier, Ready: p.canSell,
+		Orders: ledgerPorts{p.ledger}, Payments: paymentPorts{p.ledger, p.stock}, Source: ledgerPorts{p.ledger},
+		Limits: buckets, Clients: clients, Tokens: verifier, Ready: p.canSell,
 	})
 	if err != nil {
 		return "", nil, err
 	}
-	api, err = admin.New(admin.Config{
-		Token: cfg.adminToken, Ledger: adminLedger{p.ledger}, Stock: adminStock{p.stock}, Loader: loader, Catalogue: edge, Logger: p.logger, Registerer: p.registry,
+	desk, err := admin.New(admin.Config{
+		Token: cfg.adminToken, Ledger: adminLedger{p.ledger}, Stock: adminStock{p.stock}, Loader: loader, Catalogue: edge,
+		Changes: deskLedger{p.ledger}, Orders: deskLedger{p.ledger}, Audit: deskLedger{p.ledger}, Reservations: deskReservations{p.stock},
+		Reloader: deskReloader{loader.Loader, p.ledger, p.stock}, DeadLetters: deskLetters{p.admin}, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return "", nil, err
 	}
+	l.onStop("the loads that were asked for", desk.Close)
 	p.ready.Add("catalogue", edge.Check)
 	listener, err := net.Listen("tcp", cfg.listen)
 	if err != nil {
@@ -71,25 +76,5 @@ func startEdge(ctx context.Context, l *life, p *parts, cfg edgeConfig, loader ad
 			l.fail(fmt.Errorf("serve the public edge: %w", err))
 		}
 	}()
-	return listener.Addr().String(), api, nil
-}
-
-// newVerifier reads the keys of the configuration.
-func newVerifier(auth config.Auth) (*token.Verifier, error) {
-	keys := token.KeyConfig{Secret: []byte(auth.JWTSecret.Reveal())}
-	if auth.JWTPublicKeyFile != "" {
-		pem, err := os.ReadFile(auth.JWTPublicKeyFile)
-		if err != nil {
-			return nil, &config.Error{Name: "FLASHGATE_JWT_PUBLIC_KEY_FILE", Value: auth.JWTPublicKeyFile, Problem: err.Error()}
-		}
-		keys.PublicKeys = pem
-	}
-	known, err := token.NewKeys(keys)
-	if err != nil && keys.PublicKeys != nil {
-		return nil, &config.Error{Name: "FLASHGATE_JWT_PUBLIC_KEY_FILE", Value: auth.JWTPublicKeyFile, Problem: err.Error()}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the keys of tokens: %w", err)
-	}
-	return token.NewVerifier(token.Config{Keys: known, Issuer: auth.JWTIssuer, Audience: auth.JWTAudience, Leeway: auth.JWTLeeway})
+	return listener.Addr().String(), desk, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"flashgate/internal/admin"
 	"flashgate/internal/config"
 	"flashgate/internal/keeper"
 )
@@ -22,7 +21,8 @@ type gatewayCommand struct {
 	config.Kafka
 	config.KafkaGroup
 	config.Database
-	config.Later
+	config.Browsers
+	config.Payments
 }
 
 // Run implements the command.
@@ -30,11 +30,12 @@ func (c *gatewayCommand) Run(ctx context.Context, std *console) error {
 	if err := needServers(c.Redis, c.Kafka); err != nil {
 		return err
 	}
-	logger := newLogger(std)
-	for _, warning := range c.Later.Warnings() {
-		logger.Warn(warning)
+	// Before anything is waited for: who has to mend a setting should not have to start Redis to hear of it.
+	if _, err := staticKeys(c.Auth); err != nil {
+		return err
 	}
-	return serve(ctx, logger, c.Shutdown, c.Admin, func(ctx context.Context, l *life, o *operators) error {
+	logger := newLogger(std)
+	return serve(ctx, logger, c.Shutdown, c.Admin, withAPI, func(ctx context.Context, l *life, o *operators) error {
 		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "gateway", logger)
 		p, err := openParts(ctx, partsConfig{
 			role: "gateway", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines, outboxLimit: c.OutboxLimit,
@@ -57,9 +58,9 @@ func (c *gatewayCommand) Run(ctx context.Context, std *console) error {
 }
 
 // startEdge starts the edge with the settings of the command.
-func (c *gatewayCommand) startEdge(ctx context.Context, l *life, p *parts, o *operators, loader admin.Loader) (public string, err error) {
+func (c *gatewayCommand) startEdge(ctx context.Context, l *life, p *parts, o *operators, loader adminLoader) (public string, err error) {
 	public, api, err := startEdge(ctx, l, p, edgeConfig{
-		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
+		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, browsers: c.Browsers, payments: c.Payments, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
 	}, loader)
 	if err == nil {
 		o.setAdmin(l, api)
@@ -75,11 +76,17 @@ func keeperConfig(p *parts, deadlines config.Deadlines, group string) keeper.Con
 	}
 }
 
+// Whether a role has the admin API.
+const (
+	withAPI    = true
+	withoutAPI = false
+)
+
 // serve runs a role: the admin listener first, so that it can be seen what a start waits for, then what start starts, until ctx ends or
 // something fails; then all of it is stopped.
-func serve(ctx context.Context, logger *slog.Logger, shutdown config.Shutdown, listener config.Admin, start func(context.Context, *life, *operators) error) error {
+func serve(ctx context.Context, logger *slog.Logger, shutdown config.Shutdown, listener config.Admin, api bool, start func(context.Context, *life, *operators) error) error {
 	l := newLife(logger)
-	o, err := listenForOperators(l, logger, listener)
+	o, err := listenForOperators(l, logger, listener, api)
 	if err == nil {
 		err = start(ctx, l, o)
 	}

@@ -12,6 +12,8 @@ import (
 type itemCommands struct {
 	Show    itemShowCommand    `cmd:"" help:"Show the numbers of an item in the database and in Redis."`
 	Restock itemRestockCommand `cmd:"" help:"Add units to an item."`
+	Update  itemUpdateCommand  `cmd:"" help:"Pause, resume or re-price an item, or change what one order may hold."`
+	Reload  itemReloadCommand  `cmd:"" help:"Load the stock of an item anew from the database."`
 }
 
 // itemShowCommand shows an item.
@@ -30,6 +32,10 @@ func (c *itemShowCommand) Run(ctx context.Context, std *console) error {
 func itemTable(w io.Writer, v admin.ItemView) {
 	row(w, "item", v.ID)
 	row(w, "sale", v.SaleID)
+	row(w, "price", shown(v.Price+" "+v.Currency))
+	row(w, "per user", v.MaxPerUser)
+	row(w, "paused", yesNo(v.Paused))
+	row(w, "retired", yesNo(v.Retired))
 	row(w, "quantity", v.Quantity)
 	row(w, "sold", v.Sold)
 	row(w, "available", number(v.Available))
@@ -63,5 +69,45 @@ func (c *itemRestockCommand) Run(ctx context.Context, std *console) error {
 		return client.Restock(ctx, int64(c.ID), c.Units, c.Key)
 	}, func(w io.Writer, v admin.RestockView) {
 		_, _ = fmt.Fprintf(w, "item %d has %d units, available: %s\n", v.ItemID, v.Quantity, number(v.Available))
+	})
+}
+
+// itemUpdateCommand changes an item.
+type itemUpdateCommand struct {
+	ID         id      `arg:"" help:"Item"`
+	Price      *string `name:"price" placeholder:"DECIMAL" help:"New price; an order keeps the one that was shown when it was reserved"`
+	MaxPerUser *int64  `name:"max-per-user" placeholder:"N" help:"Units that one order may hold"`
+	Quantity   *int64  `name:"quantity" placeholder:"N" help:"New quantity; a larger one is a restock"`
+	switches
+	adminCall
+}
+
+// Run implements the command.
+func (c *itemUpdateCommand) Run(ctx context.Context, std *console) error {
+	patch := admin.ItemPatch{Price: c.Price, MaxPerUser: c.MaxPerUser, Quantity: c.Quantity, Paused: c.paused()}
+	if patch == (admin.ItemPatch{}) {
+		return errNothingToChange
+	}
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ItemView], error) {
+		return client.UpdateItem(ctx, int64(c.ID), patch)
+	}, itemTable)
+}
+
+// itemReloadCommand loads an item.
+type itemReloadCommand struct {
+	ID id `arg:"" help:"Item"`
+	adminCall
+}
+
+// Run implements the command.
+func (c *itemReloadCommand) Run(ctx context.Context, std *console) error {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReloadView], error) {
+		return client.Reload(ctx, int64(c.ID))
+	}, func(w io.Writer, v admin.ReloadView) {
+		if v.Item == nil {
+			row(w, shown(v.Pending.Message))
+			return
+		}
+		itemTable(w, *v.Item)
 	})
 }

@@ -20,7 +20,7 @@ type migrateCommand struct {
 // Run implements the command.
 func (c *migrateCommand) Run(ctx context.Context, std *console) error {
 	if err := ledger.Migrate(ctx, c.URL.Reveal()); err != nil {
-		return err
+		return blameConnection(err)
 	}
 	version, err := schemaVersion(ctx, c.URL.Reveal())
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *migrateCommand) Run(ctx context.Context, std *console) error {
 	kafka.Partitions, kafka.Replication = c.Partitions, c.Replication
 	topics, err := broker.EnsureTopics(ctx, kafka)
 	if err != nil {
-		return err
+		return blameKafka(err)
 	}
 	for _, topic := range topics {
 		state := "exists"

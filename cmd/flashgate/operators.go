@@ -19,12 +19,13 @@ type operators struct {
 	registry *prometheus.Registry
 	ready    *ops.Readiness
 	server   *ops.Server
-	admin    atomic.Pointer[http.Handler] // nil until the role has an admin API
+	admin    atomic.Pointer[http.Handler] // nil on a role without an admin API
 	started  atomic.Bool
 }
 
-// listenForOperators opens the admin listener.
-func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin) (*operators, error) {
+// listenForOperators opens the admin listener. A role that will have an admin API says so from the first moment on: "there is none" would tell a
+// machine that calls it to give up.
+func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin, api bool) (*operators, error) {
 	o := &operators{registry: ops.NewRegistry(), ready: ops.NewReadiness(ops.ReadinessConfig{Logger: logger})}
 	o.ready.Add("start", func(context.Context) error {
 		if !o.started.Load() {
@@ -32,6 +33,9 @@ func listenForOperators(l *life, logger *slog.Logger, cfg config.Admin) (*operat
 		}
 		return nil
 	})
+	if api {
+		o.admin.Store(unavailable("the process is still starting"))
+	}
 	var err error
 	o.server, err = ops.Listen(ops.Config{
 		Addr: cfg.AdminListen, Token: cfg.AdminToken.Reveal(), Readiness: o.ready, Gatherer: o.registry, Admin: http.HandlerFunc(o.serveAdmin), Logger: logger,
@@ -55,12 +59,18 @@ func (o *operators) address() string { return o.server.Addr() }
 func (o *operators) setAdmin(l *life, api http.Handler) {
 	o.admin.Store(&api)
 	l.onStop("the admin API", func(context.Context) error {
-		var gone http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			ops.WriteError(w, http.StatusServiceUnavailable, ops.CodeUnavailable, "the process is stopping")
-		})
-		o.admin.Store(&gone)
+		o.admin.Store(unavailable("the process is stopping"))
 		return nil
 	})
+}
+
+// unavailable answers everything with 503, for a reason that passes.
+func unavailable(reason string) *http.Handler {
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		ops.WriteError(w, http.StatusServiceUnavailable, ops.CodeUnavailable, reason)
+	})
+	return &h
 }
 
 // serveAdmin answers for the admin API: not found on roles that have none.

@@ -64,6 +64,9 @@ type parts struct {
 	producer *broker.Producer
 	admin    *broker.Admin
 	wasReady atomic.Bool
+
+	redisPing  atomic.Pointer[func(context.Context) error] // nil before there is a connection
+	redisFault atomic.Pointer[error]                       // why there is none yet
 }
 
 // retryEvery is the wait between two attempts to reach a server at the start.
@@ -81,7 +84,7 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 	if p.ledger, err = ledger.Open(ctx, ledger.Config{URL: cfg.database, ApplicationName: "flashgate-" + cfg.role, Logger: logger}); err != nil {
 		return nil, err
 	}
-	ready.Add("postgresql", p.ledger.Ping)
+	ready.Add("postgresql", blaming(blameConnection, p.ledger.Ping))
 	ready.Add("schema", p.schemaReady)
 	if err = p.awaitSchema(ctx); err != nil {
 		return nil, err
@@ -89,20 +92,22 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 	if p.admin, err = broker.NewAdmin(cfg.kafka); err != nil {
 		return nil, err
 	}
-	ready.Add("kafka", p.admin.Ping)
+	ready.Add("kafka", blaming(blameKafka, p.admin.Ping))
 	ready.Add("topics", p.topicsReady)
 	asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := p.topicsReady(asking); err != nil {
+	if err := blameKafka(p.admin.Ping(asking)); err != nil {
+		logger.Warn("orders cannot be published yet", "error", err)
+	} else if err := p.topicsReady(asking); err != nil {
 		logger.Warn("orders cannot be published yet: run `flashgate migrate`", "error", err)
 	}
 	if p.producer, err = broker.NewProducer(broker.ProducerConfig{Config: cfg.kafka, Registerer: registry}); err != nil {
 		return nil, err
 	}
+	ready.Add("redis", p.redisReady)
 	if err = p.connectRedis(ctx, cfg); err != nil {
 		return nil, err
 	}
-	ready.Add("redis", p.stock.Ping)
 	return p, nil
 }
 
@@ -116,11 +121,11 @@ func (p *parts) awaitSchema(ctx context.Context) error {
 		case errors.As(err, &older):
 			return err
 		case refusedForGood(err) != "":
-			return &config.Error{Name: "FLASHGATE_DATABASE_URL", Problem: "PostgreSQL refuses it: " + refusedForGood(err)}
+			return &config.Error{Name: databaseSetting, Problem: "PostgreSQL refuses it: " + refusedForGood(err)}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		p.logger.Warn("waiting for PostgreSQL", "error", err)
+		p.logger.Warn("waiting for PostgreSQL", "error", blameConnection(err))
 		if !pause.For(ctx, retryEvery) {
 			return ctx.Err()
 		}
@@ -147,7 +152,9 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 		if err == nil {
 			break
 		}
-		p.logger.Warn("waiting for Redis", "error", err)
+		fault := blame(redisSetting, err)
+		p.redisFault.Store(&fault)
+		p.logger.Warn("waiting for Redis", "error", fault)
 		if !pause.For(ctx, retryEvery) {
 			return ctx.Err()
 		}
@@ -156,7 +163,21 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 		Client: p.redis, Publisher: p.producer, Logger: p.logger, Registerer: p.registry, RecordDeadline: cfg.deadlines.RecordDeadline,
 		CallTimeout: min(time.Second, cfg.deadlines.RecordDeadline), OutboxLimit: cfg.outboxLimit,
 	})
+	if err == nil {
+		p.redisPing.Store(new(p.stock.Ping))
+	}
 	return err
+}
+
+// redisReady asks Redis for a sign of life, and says before there is a connection why there is none.
+func (p *parts) redisReady(ctx context.Context) error {
+	if ping := p.redisPing.Load(); ping != nil {
+		return blame(redisSetting, (*ping)(ctx))
+	}
+	if err := p.redisFault.Load(); err != nil {
+		return *err
+	}
+	return errors.New("not asked yet")
 }
 
 // schemaReady says that the schema is too old. Whether the database answers is another check's to say.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"flashgate/internal/admin"
 )
@@ -13,6 +15,7 @@ type saleCommands struct {
 	Create saleCreateCommand `cmd:"" help:"Create a sale from a JSON file."`
 	Show   saleShowCommand   `cmd:"" help:"Show a sale with its items."`
 	List   saleListCommand   `cmd:"" help:"List sales in the order of their ids."`
+	Update saleUpdateCommand `cmd:"" help:"Pause, resume, end, extend, rename a sale, or move its start before it began."`
 }
 
 // saleCreateCommand creates a sale and loads its stock.
@@ -67,8 +70,7 @@ func saleTable(w io.Writer, v admin.SaleView) {
 
 // saleListCommand lists sales.
 type saleListCommand struct {
-	Limit  int    `name:"limit" default:"20" min:"1" max:"100" type:"count" help:"Sales on one page"`
-	Cursor string `name:"cursor" placeholder:"CURSOR" help:"Where the page before ended"`
+	page
 	adminCall
 }
 
@@ -81,11 +83,50 @@ func (c *saleListCommand) Run(ctx context.Context, std *console) error {
 		for _, s := range v.Sales {
 			row(w, s.ID, shown(s.Name), instant(s.StartsAt), instant(s.EndsAt), yesNo(s.Paused), len(s.Items))
 		}
-		if v.NextCursor != nil {
-			row(w, "more with --cursor "+shown(*v.NextCursor))
-		}
+		more(w, v.NextCursor)
 	})
 }
+
+// saleUpdateCommand changes a sale.
+type saleUpdateCommand struct {
+	ID       id      `arg:"" help:"Sale"`
+	Name     *string `name:"name" placeholder:"TEXT" help:"New name"`
+	StartsAt *string `name:"starts-at" placeholder:"TIME" help:"New start, RFC 3339 with offset; only before the sale began"`
+	EndsAt   *string `name:"ends-at" placeholder:"TIME" xor:"end" help:"New end, RFC 3339 with offset"`
+	End      bool    `name:"end" xor:"end" help:"End the sale now"`
+	switches
+	adminCall
+}
+
+// Run implements the command.
+func (c *saleUpdateCommand) Run(ctx context.Context, std *console) error {
+	patch := admin.SalePatch{Name: c.Name, StartsAt: c.StartsAt, EndsAt: c.EndsAt, Paused: c.paused()}
+	if c.End {
+		now := time.Now().UTC().Format(time.RFC3339Nano)
+		patch.EndsAt = &now
+	}
+	if patch == (admin.SalePatch{}) {
+		return errNothingToChange
+	}
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.SaleView], error) {
+		return client.UpdateSale(ctx, int64(c.ID), patch)
+	}, saleTable)
+}
+
+// switches pause and resume.
+type switches struct {
+	Pause  bool `name:"pause" xor:"pause" help:"Sell nothing until it is resumed"`
+	Resume bool `name:"resume" xor:"pause" help:"Sell again"`
+}
+
+func (s switches) paused() *bool {
+	if !s.Pause && !s.Resume {
+		return nil
+	}
+	return &s.Pause
+}
+
+var errNothingToChange = errors.New("nothing to change; see --help")
 
 func yesNo(yes bool) string {
 	if yes {

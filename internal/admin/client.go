@@ -78,18 +78,7 @@ func (c *Client) Sale(ctx context.Context, id int64) (Answer[SaleView], error) {
 
 // Sales asks for a page of sales: up to limit of them (0: as many as the server likes) behind cursor ("": from the start).
 func (c *Client) Sales(ctx context.Context, limit int, cursor string) (Answer[SalesView], error) {
-	query := url.Values{}
-	if limit != 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	if cursor != "" {
-		query.Set("cursor", cursor)
-	}
-	path := "/admin/sales"
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return call[SalesView](ctx, c, http.MethodGet, path, nil, "")
+	return call[SalesView](ctx, c, http.MethodGet, "/admin/sales"+pageOf(limit, cursor).encode(), nil, "")
 }
 
 // Item asks for the numbers of an item.

@@ -44,12 +44,15 @@ type world struct {
 	read     func(n int)
 	readings int
 	refresh  func() error
+
+	desk
 }
 
 func newWorld() *world {
 	return &world{
 		sales: make(map[int64]sale.Sale), nextID: 1_000_000, held: make(map[sale.OrderID]int64), restocks: make(map[string]admin.Restock),
 		units: make(map[string]int64), waiting: make(map[int64]bool), shards: make(map[int64][]admin.Shard),
+		desk: desk{payments: make(map[sale.OrderID][]admin.Payment)},
 	}
 }
 
@@ -202,7 +205,8 @@ func (w *world) relay(id, units int64) {
 	defer w.mu.Unlock()
 	clear(w.waiting)
 	if stock := w.shards[id][0].Stock; stock != nil {
-		*stock += units
+		more := *stock + units // readings that were handed out stay as they were
+		w.shards[id][0].Stock = &more
 	}
 }
 
@@ -216,6 +220,8 @@ func (w *world) Read(_ context.Context, it sale.Item) ([]admin.Shard, error) {
 	if err := w.did("read", &w.redisDown); err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return slices.Clone(w.shards[it.ID]), nil
 }
 
@@ -223,6 +229,8 @@ func (w *world) Free(_ context.Context, it sale.Item) (int64, bool, error) {
 	if err := w.did("free", &w.redisDown); err != nil {
 		return 0, false, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var units int64
 	for _, s := range w.shards[it.ID] {
 		if !s.Known || s.Stock == nil {
@@ -263,7 +271,15 @@ func (w *world) Refresh(context.Context) error {
 // api returns the API in front of a world.
 func (w *world) api(tb testing.TB) *admin.API {
 	tb.Helper()
-	api, err := admin.New(admin.Config{Token: token, Ledger: w, Stock: w, Loader: w, Catalogue: w})
+	return w.apiWith(tb, func(*admin.Config) {})
+}
+
+// apiWith is api with another configuration.
+func (w *world) apiWith(tb testing.TB, change func(*admin.Config)) *admin.API {
+	tb.Helper()
+	cfg := w.config()
+	change(&cfg)
+	api, err := admin.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -279,7 +295,12 @@ type answer struct {
 
 // do asks the API directly, with the token. Headers are NAME: VALUE.
 func do(api http.Handler, method, target, body string, headers ...string) answer {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	return doContext(context.Background(), api, method, target, body, headers...)
+}
+
+// doContext is do for a caller who may go away.
+func doContext(ctx context.Context, api http.Handler, method, target, body string, headers ...string) answer {
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+token)
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// attempts is how often an item is read before a drift is believed.
-	attempts = 3
-	// betweenAttempts is the wait between two readings: a relay or a consumer in full swing needs less.
-	betweenAttempts = 50 * time.Millisecond
+	// readingWait is how long an item is read over and over before a drift is believed: three times.
+	readingWait = 2 * betweenReadings
+	// betweenReadings is the first wait between two of them: a relay or a consumer in full swing needs less. It doubles.
+	betweenReadings = 50 * time.Millisecond
 )
 
 // showItem puts together what the database and Redis say about an item.
@@ -27,34 +27,48 @@ func (a *API) showItem(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	select {
-	case a.readings <- struct{}{}:
-		defer func() { <-a.readings }()
-	case <-r.Context().Done():
-		return &failure{http.StatusServiceUnavailable, ops.CodeUnavailable, "too many items are being read"}
-	}
-	view, ok, err := a.look(r.Context(), id)
+	view, ok, err := a.readItem(r.Context(), id, readingWait)
 	if err != nil {
 		return fmt.Errorf("show item %d: %w", id, err)
 	}
 	if !ok {
-		return notFound(fmt.Sprintf("item %d does not exist", id))
+		return noItem(id)
 	}
 	ops.WriteJSON(w, http.StatusOK, view)
 	return nil
 }
 
-// look reads an item until its numbers agree, or some times over.
+// readItem is look for as many callers at once as the servers that sell can bear.
+func (a *API) readItem(ctx context.Context, id int64, patience time.Duration) (ItemView, bool, error) {
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return ItemView{}, false, err
+	}
+	defer leave()
+	return a.look(ctx, id, patience)
+}
+
+// enter waits for its turn to read what is large, and returns how to give it back.
+func (a *API) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case a.readings <- struct{}{}:
+		return func() { <-a.readings }, nil
+	case <-ctx.Done():
+		return nil, &failure{status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, message: "too much is being read at once"}
+	}
+}
+
+// look reads an item until its numbers agree, or its waits in between add up to patience.
 //
 // Redis and the database cannot be read at one instant, and during a rush units move between two readings: an order is reserved after Redis
 // was read and stored before the database is, or a release is under way. Such a difference is another one, or none, in the next reading.
 // One that stays is a drift.
-func (a *API) look(ctx context.Context, id int64) (ItemView, bool, error) {
+func (a *API) look(ctx context.Context, id int64, patience time.Duration) (ItemView, bool, error) {
 	it, ok, err := a.cfg.Ledger.Item(ctx, id)
 	if err != nil || !ok {
 		return ItemView{}, false, err
 	}
-	for attempt := 1; ; attempt++ {
+	for wait := betweenReadings; ; wait *= 2 {
 		shards := a.readStock(ctx, it)
 		standing, ok, err := a.cfg.Ledger.Standing(ctx, id, orders(shards))
 		if err != nil || !ok {
@@ -62,9 +76,12 @@ func (a *API) look(ctx context.Context, id int64) (ItemView, bool, error) {
 		}
 		view := viewItem(standing, shards)
 		moved := standing.Item.Shards != it.Shards || standing.Item.Epoch != it.Epoch // loaded anew since it was read
-		if attempt == attempts || !moved && (view.Drift == nil || *view.Drift == 0) || !pause.For(ctx, betweenAttempts) {
+		agreed := !moved && (view.Drift == nil || *view.Drift == 0)
+		wait = min(wait, patience)
+		if agreed || patience <= 0 || !pause.For(ctx, wait) {
 			return view, true, nil
 		}
+		patience -= wait
 		it = standing.Item
 	}
 }
@@ -100,11 +117,12 @@ func orders(shards []Shard) []sale.OrderID {
 func viewItem(standing Standing, shards []Shard) ItemView {
 	it := standing.Item
 	v := ItemView{
-		ID: it.ID, SaleID: it.SaleID, Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
+		ID: it.ID, SaleID: it.SaleID, Price: string(it.Price), Currency: it.Currency, MaxPerUser: it.MaxPerUser, Paused: it.Paused,
+		Retired: !it.RetiredAt.IsZero(), Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
 		Shards: make([]ShardView, 0, len(shards)),
 	}
 	var free, held, moving int64
-	known, loaded := true, true
+	known, whole, loaded := true, true, true
 	for i, s := range shards {
 		shard := ShardView{Shard: i}
 		if s.Known {
@@ -113,6 +131,7 @@ func viewItem(standing Standing, shards []Shard) ItemView {
 		}
 		v.Shards = append(v.Shards, shard)
 		known = known && s.Known
+		whole = whole && !s.Partial
 		if loaded = loaded && shard.Stock != nil; loaded {
 			free += *shard.Stock
 		}
@@ -122,16 +141,22 @@ func viewItem(standing Standing, shards []Shard) ItemView {
 		moving += s.Moving
 	}
 	if known {
+		v.InTransfer = &moving
+	}
+	if known && whole {
 		pending := held - standing.Held
-		v.Pending, v.InTransfer = &pending, &moving
+		v.Pending = &pending
 	}
 	if loaded {
 		v.Available = &free
 	}
 	if known && loaded {
-		drift := it.Quantity - it.Sold - free - *v.Pending - moving
 		soldOut := free == 0 && moving == 0
-		v.Drift, v.SoldOut = &drift, &soldOut
+		v.SoldOut = &soldOut
+	}
+	if v.Pending != nil && loaded {
+		drift := it.Quantity - it.Sold - free - *v.Pending - moving
+		v.Drift = &drift
 	}
 	return v
 }

@@ -21,6 +21,9 @@ func order(n ...int64) admin.Holding {
 	return h
 }
 
+// ofItem is what an item of a world says beside its numbers.
+const ofItem = `"price":"1980","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,`
+
 // TestShowItem walks units through their life, and sees that each is counted once in every state: free, reserved with its event in the outbox,
 // in Kafka, consumed while the outbox entry still stands, ended while the release is still to come, in transfer.
 func TestShowItem(t *testing.T) {
@@ -73,6 +76,11 @@ func TestShowItem(t *testing.T) {
 			`"quantity":10,"sold":0,"available":null,"pending":1,"inTransfer":0,"drift":null,"epoch":1,"soldOut":null,"shards":[{"shard":0,"stock":0,"buyers":0,"pending":0},{"shard":1,"stock":null,"buyers":1,"pending":1}]`,
 		},
 		{
+			"a mark lost: what hangs on all marks is unknown, and nothing else", 2, []admin.Holding{b},
+			[]admin.Shard{{Known: true, Stock: units(3), Holdings: []admin.Holding{b}, Pending: 1, Partial: true}, {Known: true, Stock: units(4), Moving: 1}},
+			`"quantity":10,"sold":2,"available":7,"pending":null,"inTransfer":1,"drift":null,"epoch":1,"soldOut":false,"shards":[{"shard":0,"stock":3,"buyers":1,"pending":1},{"shard":1,"stock":4,"buyers":0,"pending":0}]`,
+		},
+		{
 			"one server away", 0, nil,
 			[]admin.Shard{{Known: true, Stock: units(5)}, {}},
 			`"quantity":10,"sold":0,"available":null,"pending":null,"inTransfer":null,"drift":null,"epoch":1,"soldOut":null,"shards":[{"shard":0,"stock":5,"buyers":0,"pending":0},{"shard":1,"stock":null,"buyers":null,"pending":null}]`,
@@ -87,7 +95,7 @@ func TestShowItem(t *testing.T) {
 					w.held[h.OrderID] = h.Quantity
 				}
 				got := do(w.api(t), "GET", "/admin/items/1001", "")
-				if want := `{"id":1001,"saleId":1,` + test.want + "}\n"; got.status != 200 || got.body != want {
+				if want := `{"id":1001,"saleId":1,` + ofItem + test.want + "}\n"; got.status != 200 || got.body != want {
 					t.Errorf("%d\n%s, want\n%s", got.status, got.body, want)
 				}
 			})
@@ -99,7 +107,7 @@ func TestShowItemWhileRedisIsAway(t *testing.T) {
 	w := newWorld()
 	w.put(1, 10)
 	w.redisDown = true
-	want := `{"id":1001,"saleId":1,"quantity":10,"sold":0,"available":null,"pending":null,"inTransfer":null,"drift":null,"epoch":1,"soldOut":null,` +
+	want := `{"id":1001,"saleId":1,` + ofItem + `"quantity":10,"sold":0,"available":null,"pending":null,"inTransfer":null,"drift":null,"epoch":1,"soldOut":null,` +
 		`"shards":[{"shard":0,"stock":null,"buyers":null,"pending":null},{"shard":1,"stock":null,"buyers":null,"pending":null}]}` + "\n"
 	if got := do(w.api(t), "GET", "/admin/items/1001", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d\n%s, want\n%s", got.status, got.body, want)
@@ -167,9 +175,10 @@ func TestShowWhatIsNotThere(t *testing.T) {
 		{"/admin/sales?%zz", 400, "the query cannot be read"},
 		{"/admin", 404, "there is nothing at this path"},
 		{"/admin/", 404, "there is nothing at this path"},
-		{"/admin/orders", 404, "there is nothing at this path"},
+		{"/admin/order", 404, "there is nothing at this path"},
+		{"/admin/dlq/", 404, "there is nothing at this path"},
 		{"/admin/items", 404, "there is nothing at this path"},
-		{"/admin/items/1001/reload", 404, "there is nothing at this path"},
+		{"/admin/items/1001/load", 404, "there is nothing at this path"},
 		{"//admin/sales", 404, "there is nothing at this path"},
 		{"/admin/%73ales", 404, "there is nothing at this path"},
 	} {
@@ -184,10 +193,20 @@ func TestMethods(t *testing.T) {
 	w := newWorld()
 	w.put(1, 10)
 	for _, test := range []struct{ method, target, allow string }{
-		{"PATCH", "/admin/sales/1", "GET, HEAD"},
+		{"PUT", "/admin/sales/1", "GET, HEAD, PATCH"},
 		{"DELETE", "/admin/sales", "GET, HEAD, POST"},
-		{"POST", "/admin/items/1001", "GET, HEAD"},
+		{"POST", "/admin/items/1001", "GET, HEAD, PATCH"},
 		{"GET", "/admin/items/1001/restock", "POST"},
+		{"GET", "/admin/items/1001/reload", "POST"},
+		{"GET", "/admin/items/1001/reconcile", "POST"},
+		{"PATCH", "/admin/orders", "GET, HEAD"},
+		{"DELETE", "/admin/orders/1", "GET, HEAD"},
+		{"GET", "/admin/orders/1/refunded", "POST"},
+		{"GET", "/admin/orders/1/approve", "POST"},
+		{"GET", "/admin/orders/1/refuse", "POST"},
+		{"DELETE", "/admin/audit", "GET, HEAD"},
+		{"DELETE", "/admin/dlq", "GET, HEAD"},
+		{"GET", "/admin/dlq/replay", "POST"},
 		{"HEAD", "/admin/items/1001/restock", "POST"},
 		{"get", "/admin/sales", "GET, HEAD, POST"},
 	} {
@@ -248,8 +267,10 @@ func TestReadingWhileTheDatabaseIsAway(t *testing.T) {
 	w := newWorld()
 	w.put(1, 10)
 	w.databaseDown = true
-	for _, target := range []string{"/admin/sales", "/admin/sales/1", "/admin/items/1001"} {
-		if got := do(w.api(t), "GET", target, ""); got.status != 503 || !strings.Contains(got.body, `"UNAVAILABLE"`) || strings.Contains(got.body, errAway.Error()) {
+	for _, target := range []string{"/admin/sales", "/admin/sales/1", "/admin/items/1001", "/admin/orders", "/admin/orders/" + sale.NewOrderID(1001).String(), "/admin/audit"} {
+		// Nobody asked for a change, so there is nothing to say about one.
+		want := `{"error":"UNAVAILABLE","message":"the database does not answer or refused"}` + "\n"
+		if got := do(w.api(t), "GET", target, ""); got.status != 503 || got.body != want {
 			t.Errorf("GET %s: %d %s", target, got.status, got.body)
 		}
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"time"
 
 	"flashgate/internal/sale"
 )
@@ -70,7 +71,8 @@ type Holding struct {
 
 // Shard is what one shard of an item holds.
 type Shard struct {
-	Known    bool      // the server answered and what it holds is readable; everything below counts only then
+	Known    bool      // the server answered and its numbers are readable; everything below counts only then
+	Partial  bool      // marks are missing or not readable: Holdings are some of them, and their sum is unknown
 	Stock    *int64    // units free; nil when the stock is not loaded
 	Holdings []Holding // the marks
 	Pending  int64     // units of reservations that are not yet known to be in Kafka
@@ -98,4 +100,150 @@ type Loader interface {
 type Catalogue interface {
 	// Refresh reads it anew and returns when it is in use.
 	Refresh(ctx context.Context) error
+}
+
+// ErrBadCursor is wrapped by errors of the ports that read pages: the cursor is none that they have given out.
+var ErrBadCursor = errors.New("the cursor is not one that an answer gave")
+
+// SaleChange is what is to change of a sale. Nil leaves a value as it is.
+type SaleChange struct {
+	Name     *string
+	StartsAt *time.Time
+	EndsAt   *time.Time
+	Paused   *bool
+}
+
+// ItemChange is what is to change of an item. Nil leaves a value as it is.
+type ItemChange struct {
+	Quantity   *int64
+	Price      *sale.Price
+	MaxPerUser *int64
+	Paused     *bool
+}
+
+// ChangeOutcome says how a wish to change a sale or an item ended. All but Changed left everything as it was.
+type ChangeOutcome uint8
+
+// The ends of a change.
+const (
+	Changed       ChangeOutcome = iota + 1
+	NothingThere                // there is no such sale or item
+	SaleStarted                 // the start cannot be moved any more
+	BadWindow                   // the sale would end before it starts
+	ChangeRetired               // nothing of it is sold any more
+	FewerUnits                  // the quantity is smaller than today's
+)
+
+// Changes is the part of the database that changes sales and items. What changes is in the audit table and announced to every gateway when a call
+// returns. Values are checked by the caller. Implementations are safe for concurrent use; their errors are those of Ledger.
+type Changes interface {
+	// UpdateSale changes a sale and returns it as it is then.
+	UpdateSale(ctx context.Context, id int64, change SaleChange) (sale.Sale, ChangeOutcome, error)
+	// UpdateItem changes an item and returns it as it is then. A larger quantity is a restock of the difference.
+	UpdateItem(ctx context.Context, id int64, change ItemChange) (sale.Item, ChangeOutcome, error)
+}
+
+// StatusRefundDue selects, in the place of a status, the orders with money to be paid back.
+const StatusRefundDue = "REFUND_DUE"
+
+// OrderFilter selects a page of orders.
+type OrderFilter struct {
+	Item   int64  // 0: of every item
+	Status string // a sale.OrderStatus or StatusRefundDue; empty: any
+	Cursor string // what the page before gave; empty: from the newest
+	Limit  int
+}
+
+// Payment is what the payment provider has said about an order.
+type Payment struct {
+	EventID    string
+	Succeeded  bool
+	Amount     sale.Amount
+	Currency   string
+	Effect     string    // what it did to the order: paid, failed, refund_due
+	ReceivedAt time.Time // by the clock of the database
+	RefundedAt time.Time // zero where nothing was paid back
+}
+
+// RefundOutcome says how the marking of refunds ended.
+type RefundOutcome uint8
+
+// The ends of marking the refunds of an order.
+const (
+	RefundMarked RefundOutcome = iota + 1 // now or before
+	RefundNotDue
+	RefundNoOrder
+)
+
+// Orders is the part of the database that has the orders. Implementations are safe for concurrent use; their errors are those of Ledger, and
+// ErrBadCursor.
+type Orders interface {
+	// Order reads an order, whatever its state.
+	Order(ctx context.Context, id sale.OrderID) (o sale.Order, ok bool, err error)
+	// Orders reads a page of orders, newest first. next is empty after the last page.
+	Orders(ctx context.Context, filter OrderFilter) (page []sale.Order, next string, err error)
+	// Payments reads what was said about an order, in the order of arrival.
+	Payments(ctx context.Context, id sale.OrderID) ([]Payment, error)
+	// Refunded marks everything that was due as paid back, and returns the order as it is then.
+	Refunded(ctx context.Context, id sale.OrderID) (sale.Order, RefundOutcome, error)
+}
+
+// Reservations finds in Redis what is not in the database yet. Implementations are safe for concurrent use and return soon after the context has
+// ended.
+type Reservations interface {
+	// Find looks for the reservation with this order id among those of an item. The trace is empty where Redis has forgotten it. An error means
+	// that it may be there all the same, because a shard did not answer or is being loaded.
+	Find(ctx context.Context, it sale.Item, id sale.OrderID) (e sale.Event, ok bool, err error)
+}
+
+// AuditFilter selects a page of the audit table.
+type AuditFilter struct {
+	Subject string // such as sale:7, item:1001, order:ID; empty: every one
+	Before  int64  // only entries with smaller ids; 0: from the newest
+	Limit   int
+}
+
+// AuditEntry is one change that somebody made.
+type AuditEntry struct {
+	ID      int64
+	At      time.Time
+	What    string
+	Subject string
+	Before  []byte // JSON; nil for nothing
+	After   []byte // likewise
+}
+
+// Audit is the audit table. Implementations are safe for concurrent use.
+type Audit interface {
+	// Audit reads a page, newest first.
+	Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error)
+}
+
+// Reloader loads the stock of an item anew, as the keeper does by itself when it sees that a load is due.
+type Reloader interface {
+	// Reload returns when the item has been loaded by a load that began after the call, whoever did it. It tries until ctx ends, unless a server
+	// that a load needs does not answer at all.
+	Reload(ctx context.Context, item int64) error
+}
+
+// Letter is a dead letter: a record that the order writer could not store.
+type Letter struct {
+	Partition       int32 // of the dead-letter topic
+	Offset          int64
+	At              time.Time
+	Reason          string
+	Error           string
+	Topic           string // where the record was; empty where the letter does not say
+	SourcePartition *int32
+	SourceOffset    *int64
+	Key             *string // nil for none, and for one that is no text
+	Value           *string // nil for none, and for one that is no text or too long to be shown
+	ValueBytes      int
+	OrderID         sale.OrderID // zero where none could be read
+}
+
+// DeadLetters is the dead-letter topic. Implementations are safe for concurrent use and return soon after the context has ended.
+type DeadLetters interface {
+	// List reads up to limit letters behind cursor, oldest first; an empty cursor is the start. next is empty when there are no more.
+	List(ctx context.Context, cursor string, limit int) (letters []Letter, next string, err error)
 }

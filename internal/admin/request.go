@@ -19,20 +19,45 @@ const (
 	MaxBody = 1 << 20
 	// maxKey bounds an Idempotency-Key, in bytes, as the public API does.
 	maxKey = 128
+	// defaultPage and maxPage are the numbers of things in one page of a list.
+	defaultPage = 20
+	maxPage     = 100
 )
 
 // decode reads the body, one JSON object, into v. The error names the member.
 func decode(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := readBody(w, r)
+	switch {
+	case err != nil:
+		return err
+	case len(data) == 0:
+		return badRequest("the body is empty; it must be a JSON object")
+	}
+	return unmarshal(data, v)
+}
+
+// noBody sees that a request says nothing that would be ignored: no body, or an empty object.
+func noBody(w http.ResponseWriter, r *http.Request) error {
+	data, err := readBody(w, r)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	return unmarshal(data, &struct{}{})
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return &failure{http.StatusRequestEntityTooLarge, ops.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
+		return nil, &failure{status: http.StatusRequestEntityTooLarge, code: ops.CodeTooLarge, message: fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
 	case err != nil:
-		return badRequest("the body could not be read")
-	case len(data) == 0:
-		return badRequest("the body is empty; it must be a JSON object")
+		return nil, badRequest("the body could not be read")
 	}
+	return data, nil
+}
+
+func unmarshal(data []byte, v any) error {
 	if err := strictjson.Unmarshal(data, v); err != nil {
 		return badRequest(describeJSON(err))
 	}
@@ -53,6 +78,15 @@ func pathID(r *http.Request) (int64, error) {
 	id, err := sale.ParseID(r.PathValue("id"))
 	if err != nil {
 		return 0, badRequest("id: " + err.Error())
+	}
+	return id, nil
+}
+
+// pathOrder reads the order id in the path.
+func pathOrder(r *http.Request) (sale.OrderID, error) {
+	id, err := sale.ParseOrderID(r.PathValue("id"))
+	if err != nil {
+		return sale.OrderID{}, badRequest("id: " + err.Error())
 	}
 	return id, nil
 }
@@ -88,3 +122,34 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 	return key, nil
 }
+
+// page reads the parameters of a list: how many things are wanted, and behind which one; an empty cursor is the start.
+func page(parameters map[string]string) (limit int, cursor string, err error) {
+	limit = defaultPage
+	if text, ok := parameters["limit"]; ok {
+		n, err := sale.ParseID(text)
+		if err != nil || n > maxPage {
+			return 0, "", badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
+		}
+		limit = int(n)
+	}
+	cursor, given := parameters["cursor"]
+	if given && cursor == "" {
+		return 0, "", badCursor()
+	}
+	return limit, cursor, nil
+}
+
+// idCursor reads a cursor that is the id of the last thing on the page before; 0 for none.
+func idCursor(cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	id, err := sale.ParseID(cursor)
+	if err != nil {
+		return 0, badCursor()
+	}
+	return id, nil
+}
+
+func badCursor() *failure { return badRequest("cursor: is not one that an answer gave") }

@@ -43,7 +43,7 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) error {
 		if key != "" {
 			message = "whether the units were added is unknown: repeat the call with the same Idempotency-Key"
 		}
-		return &failure{http.StatusServiceUnavailable, CodeOutcomeUnknown, message}
+		return &failure{status: http.StatusServiceUnavailable, code: CodeOutcomeUnknown, message: message}
 	}
 	if err != nil {
 		return fmt.Errorf("restock item %d: %w", id, err)
@@ -62,13 +62,13 @@ func refusedRestock(outcome RestockOutcome, id int64) error {
 	case Restocked:
 		return nil
 	case NoItem:
-		return notFound(fmt.Sprintf("item %d does not exist", id))
+		return noItem(id)
 	case RestockKeyReused:
-		return &failure{http.StatusUnprocessableEntity, CodeKeyReused, "this Idempotency-Key was used with another quantity"}
+		return &failure{status: http.StatusUnprocessableEntity, code: CodeKeyReused, message: "this Idempotency-Key was used with another quantity"}
 	case TooMany:
 		return badRequest(fmt.Sprintf("quantity: the item would have more than %d units", sale.MaxQuantity))
 	case Retired:
-		return &failure{http.StatusConflict, CodeRetired, fmt.Sprintf("item %d is retired: its sale is over and cleared away", id)}
+		return retiredItem(id)
 	}
 	return fmt.Errorf("restock item %d: the ledger answers with outcome %d", id, outcome)
 }

@@ -110,11 +110,7 @@ func (q quick) Restock(ctx context.Context, item, units int64, key string) (admi
 
 func restockedAtOnce(t *testing.T, w *world, relay func()) *admin.API {
 	t.Helper()
-	api, err := admin.New(admin.Config{Token: token, Ledger: quick{w, relay}, Stock: w, Loader: w, Catalogue: w})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
+	return w.apiWith(t, func(c *admin.Config) { c.Ledger = quick{w, relay} })
 }
 
 func TestRestockOncePerKey(t *testing.T) {

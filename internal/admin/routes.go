@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +18,9 @@ const (
 	CodeKeyReused      = "KEY_REUSED"
 	CodeRetired        = "RETIRED"
 	CodeOutcomeUnknown = "OUTCOME_UNKNOWN"
+	CodeSaleStarted    = "SALE_STARTED"
+	CodeNotDue         = "NOT_DUE"
+	CodeNotImplemented = "NOT_IMPLEMENTED"
 )
 
 // failure is an answer that is an error.
@@ -24,16 +28,33 @@ type failure struct {
 	status  int
 	code    string
 	message string
+	cause   error // for the log alone
 }
 
-func (f *failure) Error() string { return f.message }
+// Error is what the log says.
+func (f *failure) Error() string {
+	if f.cause != nil {
+		return f.message + ": " + f.cause.Error()
+	}
+	return f.message
+}
 
 func badRequest(message string) *failure {
-	return &failure{http.StatusBadRequest, ops.CodeBadRequest, message}
+	return &failure{status: http.StatusBadRequest, code: ops.CodeBadRequest, message: message}
 }
 
 func notFound(message string) *failure {
-	return &failure{http.StatusNotFound, ops.CodeNotFound, message}
+	return &failure{status: http.StatusNotFound, code: ops.CodeNotFound, message: message}
+}
+
+func notBuilt(message string) *failure {
+	return &failure{status: http.StatusNotImplemented, code: CodeNotImplemented, message: message}
+}
+
+func noItem(id int64) *failure { return notFound(fmt.Sprintf("item %d does not exist", id)) }
+
+func retiredItem(id int64) *failure {
+	return &failure{status: http.StatusConflict, code: CodeRetired, message: fmt.Sprintf("item %d is retired: its sale is over and cleared away", id)}
 }
 
 // handler answers a request that fits its route. An error that is a *failure is the answer; any other is logged and answered as unavailable.
@@ -43,9 +64,26 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 func (a *API) routes() []route {
 	return []route{
 		{"/admin/sales", map[string]handler{"GET": a.listSales, "POST": a.createSale}},
-		{"/admin/sales/{id}", map[string]handler{"GET": a.showSale}},
-		{"/admin/items/{id}", map[string]handler{"GET": a.showItem}},
+		{"/admin/sales/{id}", map[string]handler{"GET": a.showSale, "PATCH": a.changeSale}},
+		{"/admin/items/{id}", map[string]handler{"GET": a.showItem, "PATCH": a.changeItem}},
 		{"/admin/items/{id}/restock", map[string]handler{"POST": a.restock}},
+		{"/admin/items/{id}/reload", map[string]handler{"POST": a.reload}},
+		{"/admin/items/{id}/reconcile", map[string]handler{"POST": later("reconciling an item")}},
+		{"/admin/orders", map[string]handler{"GET": a.listOrders}},
+		{"/admin/orders/{id}", map[string]handler{"GET": a.showOrder}},
+		{"/admin/orders/{id}/refunded", map[string]handler{"POST": a.refunded}},
+		{"/admin/orders/{id}/approve", map[string]handler{"POST": later("approving orders")}},
+		{"/admin/orders/{id}/refuse", map[string]handler{"POST": later("refusing orders")}},
+		{"/admin/audit", map[string]handler{"GET": a.listAudit}},
+		{"/admin/dlq", map[string]handler{"GET": a.listLetters}},
+		{"/admin/dlq/replay", map[string]handler{"POST": later("replaying dead letters")}},
+	}
+}
+
+// later answers for what the contract names and this version does not do.
+func later(what string) handler {
+	return func(http.ResponseWriter, *http.Request) error {
+		return notBuilt(what + " is not built in this version")
 	}
 }
 
@@ -94,7 +132,9 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		}
 		allowed := rt.allowed()
 		w.Header().Set("Allow", allowed)
-		a.answer(w, r, rt.pattern, &failure{http.StatusMethodNotAllowed, ops.CodeMethodNotAllowed, "only " + allowed + " are allowed here"})
+		a.answer(w, r, rt.pattern, &failure{
+			status: http.StatusMethodNotAllowed, code: ops.CodeMethodNotAllowed, message: "only " + allowed + " are allowed here",
+		})
 		return
 	}
 	a.answer(w, r, "none", notFound("there is nothing at this path"))
@@ -123,9 +163,14 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, route string, err e
 	case err == nil:
 	case errors.As(err, &refused):
 	case errors.Is(err, ErrOutcomeUnknown):
-		refused = &failure{http.StatusServiceUnavailable, CodeOutcomeUnknown, "whether the change was stored is unknown: look before you repeat it"}
+		refused = &failure{
+			status: http.StatusServiceUnavailable, code: CodeOutcomeUnknown, message: "whether the change was stored is unknown: look before you repeat it",
+		}
 	default:
-		refused = &failure{http.StatusServiceUnavailable, ops.CodeUnavailable, "the database does not answer or refused; nothing was changed"}
+		refused = &failure{status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, message: "the database does not answer or refused"}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			refused.message += "; nothing was changed"
+		}
 	}
 	if err != nil && refused.status == http.StatusServiceUnavailable {
 		a.cfg.Logger.Warn("admin request failed", "method", r.Method, "route", route, "path", r.URL.Path, "error", err)

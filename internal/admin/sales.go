@@ -13,13 +13,8 @@ import (
 	"flashgate/internal/sale"
 )
 
-const (
-	// defaultPage and maxPage are the numbers of sales in one page.
-	defaultPage = 20
-	maxPage     = 100
-	// loadsAtOnce is how many items of a new sale are loaded at the same time.
-	loadsAtOnce = 8
-)
+// loadsAtOnce is how many items of a new sale are loaded at the same time.
+const loadsAtOnce = 8
 
 // createSale stores a sale, loads its stock and tells the gateway, in this order. What can be found wrong is found first: a sale that exists
 // without its stock is answered with 503 WARMING_UP to every shopper.
@@ -37,20 +32,20 @@ func (a *API) createSale(w http.ResponseWriter, r *http.Request) error {
 	cancel()
 	if err != nil {
 		a.cfg.Logger.Warn("sale not created: Redis does not answer", "error", err)
-		return &failure{http.StatusServiceUnavailable, ops.CodeUnavailable, "Redis does not answer, so the stock could not be loaded; nothing was created"}
+		return &failure{status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, message: "Redis does not answer, so the stock could not be loaded; nothing was created"}
 	}
 	created, taken, err := a.cfg.Ledger.CreateSale(r.Context(), wanted)
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):
 		a.cfg.Logger.Warn("sale perhaps created", "error", err)
 		return &failure{
-			http.StatusServiceUnavailable, CodeOutcomeUnknown,
-			"whether the sale was created is unknown: look for it among GET /admin/sales before you create it again",
+			status: http.StatusServiceUnavailable, code: CodeOutcomeUnknown,
+			message: "whether the sale was created is unknown: look for it among GET /admin/sales before you create it again",
 		}
 	case err != nil:
 		return fmt.Errorf("create sale: %w", err)
 	case taken != nil:
-		return &failure{http.StatusConflict, CodeAlreadyExists, fmt.Sprintf("%s %d exists already; nothing was created", taken.What, taken.ID)}
+		return &failure{status: http.StatusConflict, code: CodeAlreadyExists, message: fmt.Sprintf("%s %d exists already; nothing was created", taken.What, taken.ID)}
 	}
 	a.cfg.Logger.Info("sale created", "sale", created.ID, "items", len(created.Items), "starts_at", created.StartsAt)
 
@@ -115,27 +110,23 @@ func (a *API) listSales(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	limit, after := int64(defaultPage), int64(0)
-	if text, ok := parameters["limit"]; ok {
-		if limit, err = sale.ParseID(text); err != nil || limit > maxPage {
-			return badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
-		}
+	limit, cursor, err := page(parameters)
+	if err != nil {
+		return err
 	}
-	if text, ok := parameters["cursor"]; ok {
-		if after, err = sale.ParseID(text); err != nil {
-			return badRequest("cursor: is not one that an answer gave")
-		}
+	after, err := idCursor(cursor)
+	if err != nil {
+		return err
 	}
 	// One more than asked for tells whether there is another page.
-	sales, err := a.cfg.Ledger.Sales(r.Context(), after, int(limit)+1)
+	sales, err := a.cfg.Ledger.Sales(r.Context(), after, limit+1)
 	if err != nil {
 		return fmt.Errorf("list sales: %w", err)
 	}
 	view := SalesView{Sales: make([]SaleView, 0, len(sales))}
-	if len(sales) > int(limit) {
+	if len(sales) > limit {
 		sales = sales[:limit]
-		cursor := strconv.FormatInt(sales[limit-1].ID, 10)
-		view.NextCursor = &cursor
+		view.NextCursor = nextCursor(strconv.FormatInt(sales[limit-1].ID, 10))
 	}
 	for _, s := range sales {
 		view.Sales = append(view.Sales, viewSale(s))

@@ -53,6 +53,11 @@ type SalesView struct {
 type ItemView struct {
 	ID         int64       `json:"id"`
 	SaleID     int64       `json:"saleId"`
+	Price      string      `json:"price"`
+	Currency   string      `json:"currency"`
+	MaxPerUser int64       `json:"maxPerUser"`
+	Paused     bool        `json:"paused"` // the item's own pause; its sale has another
+	Retired    bool        `json:"retired"`
 	Quantity   int64       `json:"quantity"`
 	Sold       int64       `json:"sold"`
 	Available  *int64      `json:"available"`
@@ -118,3 +123,6 @@ func formatDuration(d time.Duration) string {
 	}
 	return text
 }
+
+// nextCursor is the cursor of the next page, or nil where there is none.
+func nextCursor(cursor string) *string { return nonEmpty(cursor) }

@@ -13,10 +13,10 @@ import (
 	"flashgate/internal/strictjson"
 )
 
-// recordVersion is the version of the form of an order record. A reader refuses others; members may be added without a new one.
+// recordVersion is the version of the form of records. A reader refuses others; members may be added without a new one.
 const recordVersion = 1
 
-// The headers of an order record: CloudEvents in Kafka's binary mode, and the trace of the request.
+// The headers of a record: CloudEvents in Kafka's binary mode, and the trace of the request.
 const (
 	headerID          = "ce_id"
 	headerType        = "ce_type"
@@ -65,22 +65,27 @@ func Encode(event sale.Event) *kgo.Record {
 	if err != nil {
 		panic("broker: a struct of strings and integers did not encode: " + err.Error())
 	}
-	record := &kgo.Record{
-		Topic: Orders,
-		Key:   []byte(Key(event.ItemID, event.Shard)),
-		Value: value,
-		Headers: []kgo.RecordHeader{
-			{Key: headerID, Value: []byte(id)},
-			{Key: headerType, Value: []byte(typeReserved)},
-			{Key: headerSource, Value: []byte(source)},
-			{Key: headerSpecVersion, Value: []byte(specVersion)},
-			{Key: headerTime, Value: []byte(reservedAt)},
-		},
+	return &kgo.Record{
+		Topic:   Orders,
+		Key:     []byte(Key(event.ItemID, event.Shard)),
+		Value:   value,
+		Headers: cloudEvent(id, typeReserved, reservedAt, event.Trace),
 	}
-	if event.Trace != "" {
-		record.Headers = append(record.Headers, kgo.RecordHeader{Key: headerTrace, Value: []byte(event.Trace)})
+}
+
+// cloudEvent makes the headers of a record. trace may be empty.
+func cloudEvent(id, kind, at, trace string) []kgo.RecordHeader {
+	headers := []kgo.RecordHeader{
+		{Key: headerID, Value: []byte(id)},
+		{Key: headerType, Value: []byte(kind)},
+		{Key: headerSource, Value: []byte(source)},
+		{Key: headerSpecVersion, Value: []byte(specVersion)},
+		{Key: headerTime, Value: []byte(at)},
 	}
-	return record
+	if trace != "" {
+		headers = append(headers, kgo.RecordHeader{Key: headerTrace, Value: []byte(trace)})
+	}
+	return headers
 }
 
 // The reasons for which a record is poison, and dead letters are made.
@@ -101,7 +106,7 @@ type PoisonError struct {
 
 // Error implements error.
 func (e *PoisonError) Error() string {
-	return "decode order record: " + e.Reason + ": " + e.Err.Error()
+	return "decode record: " + e.Reason + ": " + e.Err.Error()
 }
 
 // Unwrap returns what exactly is wrong.
@@ -115,25 +120,9 @@ func poison(reason, format string, args ...any) error {
 // are optional and left empty when absent: whoever stores such an event takes price and currency from the item. The headers are not needed: a
 // traceparent that is none is dropped.
 func Decode(record *kgo.Record) (sale.Event, error) {
-	if record.Value == nil {
-		return sale.Event{}, poison(ReasonTombstone, "the record has no value")
-	}
-	if len(record.Value) == 0 {
-		return sale.Event{}, poison(ReasonEmpty, "the value has no bytes")
-	}
 	var raw orderRecord
-	if err := strictjson.Unmarshal(record.Value, &raw, strictjson.AllowUnknown()); err != nil {
-		// A newer form may well have other types: then its version is what there is to say.
-		if version, ok := versionOf(record.Value); ok && version != recordVersion {
-			return sale.Event{}, unknownVersion(version)
-		}
-		return sale.Event{}, poison(ReasonMalformed, "%w", err)
-	}
-	switch {
-	case raw.Version == nil:
-		return sale.Event{}, poison(ReasonMalformed, "v: is missing")
-	case *raw.Version != recordVersion:
-		return sale.Event{}, unknownVersion(*raw.Version)
+	if err := open(record, &raw, &raw.Version); err != nil {
+		return sale.Event{}, err
 	}
 	event, err := raw.event()
 	if err != nil {
@@ -141,6 +130,30 @@ func Decode(record *kgo.Record) (sale.Event, error) {
 	}
 	event.Trace = traceOf(record)
 	return event, nil
+}
+
+// open reads the value of a record into raw, whose member v is version. Every error is a *PoisonError.
+func open(record *kgo.Record, raw any, version **int64) error {
+	if record.Value == nil {
+		return poison(ReasonTombstone, "the record has no value")
+	}
+	if len(record.Value) == 0 {
+		return poison(ReasonEmpty, "the value has no bytes")
+	}
+	if err := strictjson.Unmarshal(record.Value, raw, strictjson.AllowUnknown()); err != nil {
+		// A newer form may well have other types: then its version is what there is to say.
+		if version, ok := versionOf(record.Value); ok && version != recordVersion {
+			return unknownVersion(version)
+		}
+		return poison(ReasonMalformed, "%w", err)
+	}
+	switch {
+	case *version == nil:
+		return poison(ReasonMalformed, "v: is missing")
+	case **version != recordVersion:
+		return unknownVersion(**version)
+	}
+	return nil
 }
 
 func versionOf(value []byte) (int64, bool) {

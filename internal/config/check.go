@@ -57,13 +57,26 @@ func (g KafkaGroup) Validate() error {
 // Validate requires a key, and refuses the one that everybody knows.
 func (a Auth) Validate(ctx *kong.Context) error {
 	switch {
-	case a.JWKSURL != "":
-		// To ignore it would refuse every token that is signed with a key of the set.
-		return &Error{Name: "FLASHGATE_JWT_JWKS_URL", Problem: "key sets are not supported by this version; use FLASHGATE_JWT_SECRET or FLASHGATE_JWT_PUBLIC_KEY_FILE"}
-	case !a.JWTSecret.IsSet() && a.JWTPublicKeyFile == "":
-		return &Error{Name: "FLASHGATE_JWT_SECRET", Problem: "is required, or FLASHGATE_JWT_PUBLIC_KEY_FILE: without a key no token can be verified"}
+	case !a.JWTSecret.IsSet() && a.JWTPublicKeyFile == "" && a.JWKSURL == "":
+		return &Error{Name: "FLASHGATE_JWT_SECRET", Problem: "is required, or FLASHGATE_JWT_PUBLIC_KEY_FILE, or FLASHGATE_JWT_JWKS_URL: without a key no token can be verified"}
 	case a.JWTSecret == DevJWTSecret && !knownSecretsAllowed(ctx):
 		return &Error{Name: "FLASHGATE_JWT_SECRET", Problem: "is the known key of flashgate dev, with which anybody can sign; choose a secret one"}
+	}
+	return nil
+}
+
+// Validate refuses the key that everybody knows.
+func (p Payments) Validate(ctx *kong.Context) error {
+	if p.PaymentSecret == DevPaymentSecret && !knownSecretsAllowed(ctx) {
+		return &Error{Name: "FLASHGATE_PAYMENT_SECRET", Problem: "is the known key of flashgate dev, with which anybody can pay; choose a secret one"}
+	}
+	return nil
+}
+
+// Validate requires the key.
+func (s PaymentSigner) Validate() error {
+	if !s.PaymentSecret.IsSet() {
+		return &Error{Name: "FLASHGATE_PAYMENT_SECRET", Problem: "is required to sign; flashgate dev uses " + DevPaymentSecret}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,8 @@ type grammar struct {
 		config.Limits
 		config.Timeouts
 		config.Shutdown
-		config.Later
+		config.Browsers
+		config.Payments
 	} `cmd:""`
 	Consumer struct {
 		config.Admin
@@ -38,19 +40,23 @@ type grammar struct {
 		config.KafkaTopics
 		config.Database
 		config.Deadlines
-		config.Later
+		config.Retire
 		config.Shutdown
 	} `cmd:"" set:"admin_listen=127.0.0.1:9091"`
 	Dev struct {
 		config.Admin
 		config.Auth
 		config.Proxies
-	} `kong:"cmd,set='known_secrets=allowed',set='jwt_secret=dev-secret-not-for-production-000000',set='admin_token=dev-admin',set='trusted_proxies=127.0.0.0/8,::1'"`
+		config.Payments
+	} `kong:"cmd,set='known_secrets=allowed',set='payment_secret=dev-payments-not-for-production',set='jwt_secret=dev-secret-not-for-production-000000',set='admin_token=dev-admin',set='trusted_proxies=127.0.0.0/8,::1'"`
 	Token struct {
 		config.TokenSigner
 	} `cmd:""`
 	Show struct {
 		config.AdminClient
+	} `cmd:""`
+	Pay struct {
+		config.PaymentSigner
 	} `cmd:""`
 	Version struct{} `cmd:""`
 }
@@ -231,13 +237,22 @@ func TestRefusals(t *testing.T) {
 
 		// What is missing, what everybody knows, what this version cannot do.
 		{"gateway", key, "FLASHGATE_DATABASE_URL: is required, such as postgres://user:password@host:5432/database"},
-		{"gateway", database, "FLASHGATE_JWT_SECRET: is required, or FLASHGATE_JWT_PUBLIC_KEY_FILE: without a key no token can be verified"},
+		{"gateway", database, "FLASHGATE_JWT_SECRET: is required, or FLASHGATE_JWT_PUBLIC_KEY_FILE, or FLASHGATE_JWT_JWKS_URL: without a key no token can be verified"},
 		{"token", "", "FLASHGATE_JWT_SECRET: is required to sign; flashgate dev uses dev-secret-not-for-production-000000"},
 		{"show", "", "FLASHGATE_ADMIN_TOKEN: is required: the admin API answers nobody without it"},
 		{"gateway", database + " FLASHGATE_JWT_SECRET=" + config.DevJWTSecret, "FLASHGATE_JWT_SECRET: is the known key of flashgate dev, with which anybody can sign; choose a secret one"},
 		{"gateway --admin-token=dev-admin", key + " " + database, "FLASHGATE_ADMIN_TOKEN: is the known token of flashgate dev; choose a secret one"},
 		{"consumer", database + " FLASHGATE_ADMIN_TOKEN=dev-admin", "FLASHGATE_ADMIN_TOKEN: is the known token of flashgate dev; choose a secret one"},
-		{"gateway", key + " " + database + " FLASHGATE_JWT_JWKS_URL=https://id.example/keys", "FLASHGATE_JWT_JWKS_URL: key sets are not supported by this version; use FLASHGATE_JWT_SECRET or FLASHGATE_JWT_PUBLIC_KEY_FILE"},
+		{"pay", "", "FLASHGATE_PAYMENT_SECRET: is required to sign; flashgate dev uses dev-payments-not-for-production"},
+		{"gateway", key + " " + database + " FLASHGATE_PAYMENT_SECRET=" + config.DevPaymentSecret, "FLASHGATE_PAYMENT_SECRET: is the known key of flashgate dev, with which anybody can pay; choose a secret one"},
+		{"gateway", database + " FLASHGATE_JWT_JWKS_URL=ftp://id.example/keys", `FLASHGATE_JWT_JWKS_URL="ftp://id.example/keys": must be a URL such as https://id.example/.well-known/jwks.json, with http or https and without user or fragment`},
+		{"consumer --retire-after=9000h", database, `--retire-after="9000h": must be a duration with unit, such as 500ms, 3s or 5m, from 0s to 8760h`},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example/", `FLASHGATE_CORS_ORIGINS="https://shop.example/": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example,*", `FLASHGATE_CORS_ORIGINS="https://shop.example,*": ` + noOrigin(2)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://Shop.example", `FLASHGATE_CORS_ORIGINS="https://Shop.example": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example:443", `FLASHGATE_CORS_ORIGINS="https://shop.example:443": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=null", `FLASHGATE_CORS_ORIGINS="null": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://u@shop.example", `FLASHGATE_CORS_ORIGINS="https://u@shop.example": ` + noOrigin(1)},
 
 		// Settings that contradict each other.
 		{"gateway --publish-timeout=2s", key + " " + database, "FLASHGATE_PUBLISH_TIMEOUT: 2s must be less than FLASHGATE_RECORD_DEADLINE (2s): after its deadline a record is no longer waited for"},
@@ -342,20 +357,31 @@ func TestOnlyWhatConcernsTheCommandStopsIt(t *testing.T) {
 	}
 }
 
-func TestSettingsOfLaterVersionsAreTakenWithAWarning(t *testing.T) {
-	g, err := parse(t, "gateway", key, database, "FLASHGATE_CORS_ORIGINS=https://shop.example", "FLASHGATE_PAYMENT_SECRET=hunter2")
+// noOrigin is the complaint about an entry of the list of origins.
+func noOrigin(entry int) string {
+	return fmt.Sprintf("must be a comma list of origins as browsers send them, such as https://shop.example or http://localhost:3000, "+
+		"in lower case, without path and without the port that the scheme implies; or * alone: entry %d is none", entry)
+}
+
+func TestOriginsAndKeySets(t *testing.T) {
+	g, err := parse(t, "gateway", database, "FLASHGATE_JWT_JWKS_URL=https://id.example/keys?tenant=1",
+		"FLASHGATE_CORS_ORIGINS=https://shop.example, http://localhost:3000,https://[2001:db8::1]:8443")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := g.Gateway.Warnings()
-	if len(lines) != 2 || !strings.HasPrefix(lines[0], "FLASHGATE_CORS_ORIGINS has no effect") || !strings.HasPrefix(lines[1], "FLASHGATE_PAYMENT_SECRET has no effect") {
-		t.Errorf("the warnings are %q", lines)
+	want := []string{"https://shop.example", "http://localhost:3000", "https://[2001:db8::1]:8443"}
+	if got := g.Gateway.CORSOrigins; !slices.Equal(got, want) {
+		t.Errorf("origins %q, want %q", got, want)
 	}
-	if strings.Contains(strings.Join(lines, ""), "hunter2") {
-		t.Errorf("a warning shows the secret: %q", lines)
+	if g.Gateway.JWKSURL != "https://id.example/keys?tenant=1" {
+		t.Errorf("key set at %q", g.Gateway.JWKSURL)
 	}
-	if g, _ := parse(t, "gateway", key, database); len(g.Gateway.Warnings()) != 0 {
-		t.Errorf("warnings without reason: %q", g.Gateway.Warnings())
+	g, err = parse(t, "gateway", key, database, "FLASHGATE_CORS_ORIGINS=*", "FLASHGATE_PAYMENT_SECRET=hunter2")
+	if err != nil || !slices.Equal(g.Gateway.CORSOrigins, []string{"*"}) || g.Gateway.PaymentSecret.Reveal() != "hunter2" {
+		t.Errorf("origins %q, %v", g.Gateway.CORSOrigins, err)
+	}
+	if g, err = parse(t, "consumer", database); err != nil || g.Consumer.RetireAfter != 24*time.Hour {
+		t.Errorf("retire after %v, %v", g.Consumer.RetireAfter, err)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 const (
 	DevJWTSecret  = "dev-secret-not-for-production-000000" //nolint:gosec // G101: known to everybody
 	DevAdminToken = "dev-admin"
+	// DevPaymentSecret signs payments of flashgate dev.
+	DevPaymentSecret = "dev-payments-not-for-production"
 )
 
 // Public is where shoppers come in.
@@ -70,7 +72,7 @@ type Database struct {
 type Auth struct {
 	JWTSecret        Secret        `name:"jwt-secret" env:"FLASHGATE_JWT_SECRET" default:"${jwt_secret}" none:"none" type:"hmac-key" group:"Tokens" help:"HS256 key, at least 32 bytes"`
 	JWTPublicKeyFile string        `name:"jwt-public-key-file" env:"FLASHGATE_JWT_PUBLIC_KEY_FILE" none:"none" type:"file" group:"Tokens" help:"PEM file with the public key for RS256, ES256 or EdDSA"`
-	JWKSURL          string        `name:"jwt-jwks-url" env:"FLASHGATE_JWT_JWKS_URL" none:"none" type:"text" hidden:"" group:"Tokens" help:"Key set with rotation; refused by this version"`
+	JWKSURL          string        `name:"jwt-jwks-url" env:"FLASHGATE_JWT_JWKS_URL" none:"none" type:"keys-url" group:"Tokens" help:"Key set (JWKS) whose keys are taken over as they rotate"`
 	JWTIssuer        string        `name:"jwt-issuer" env:"FLASHGATE_JWT_ISSUER" none:"none: not checked" type:"text" group:"Tokens" help:"Issuer that a token must name"`
 	JWTAudience      string        `name:"jwt-audience" env:"FLASHGATE_JWT_AUDIENCE" none:"none: not checked" type:"text" group:"Tokens" help:"Audience that a token must name"`
 	JWTLeeway        time.Duration `name:"jwt-leeway" env:"FLASHGATE_JWT_LEEWAY" default:"30s" min:"0s" max:"5m" type:"duration" group:"Tokens" help:"Difference of clocks that is forgiven"`
@@ -123,25 +125,22 @@ type Shutdown struct {
 	ShutdownTimeout time.Duration `name:"shutdown-timeout" env:"FLASHGATE_SHUTDOWN_TIMEOUT" default:"15s" min:"100ms" max:"10m" type:"duration" group:"Times" help:"After SIGTERM or SIGINT: drain, flush and exit within this"`
 }
 
-// Later are settings of features that this version does not have. They are accepted, so that one environment fits several versions; Warnings
-// tells the operator.
-type Later struct {
-	CORSOrigins   string `name:"cors-origins" env:"FLASHGATE_CORS_ORIGINS" none:"none" type:"text" hidden:"" help:"Origins allowed to call the public API from a page"`
-	RetireAfter   string `name:"retire-after" env:"FLASHGATE_RETIRE_AFTER" none:"none" type:"text" hidden:"" help:"After the end of a sale, until its keys are removed from Redis"`
-	PaymentSecret Secret `name:"payment-secret" env:"FLASHGATE_PAYMENT_SECRET" none:"none" type:"secret" hidden:"" help:"HMAC key of the payment webhook"`
+// Browsers is which pages may call the public API.
+type Browsers struct {
+	CORSOrigins []string `name:"cors-origins" env:"FLASHGATE_CORS_ORIGINS" none:"none" type:"origins" group:"Browsers" help:"Origins whose pages may call the public API, or * for every one"`
 }
 
-// Warnings returns one line for each setting that has a value and no effect.
-func (l Later) Warnings() []string {
-	var lines []string
-	if l.CORSOrigins != "" {
-		lines = append(lines, "FLASHGATE_CORS_ORIGINS has no effect: this version sends no CORS headers, so pages of other origins cannot call it")
-	}
-	if l.RetireAfter != "" {
-		lines = append(lines, "FLASHGATE_RETIRE_AFTER has no effect: this version leaves the keys of sales that are over in Redis")
-	}
-	if l.PaymentSecret.IsSet() {
-		lines = append(lines, "FLASHGATE_PAYMENT_SECRET has no effect: this version has no payment webhook, so orders are never paid")
-	}
-	return lines
+// Payments is how the payment provider proves that it is the one.
+type Payments struct {
+	PaymentSecret Secret `name:"payment-secret" env:"FLASHGATE_PAYMENT_SECRET" default:"${payment_secret}" none:"none: the webhook refuses" type:"secret" group:"Payments" help:"HMAC key of the payment webhook"`
+}
+
+// PaymentSigner is what plays the payment provider, with the key that the gateway has.
+type PaymentSigner struct {
+	PaymentSecret Secret `name:"payment-secret" env:"FLASHGATE_PAYMENT_SECRET" none:"none: required" type:"secret" group:"Payments" help:"HMAC key of the payment webhook"`
+}
+
+// Retire is when what is over is cleared away.
+type Retire struct {
+	RetireAfter time.Duration `name:"retire-after" env:"FLASHGATE_RETIRE_AFTER" default:"24h" min:"0s" max:"8760h" type:"duration" group:"Times" help:"After the end of a sale, until its keys are removed from Redis"`
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"slices"
@@ -103,6 +104,10 @@ func parsePostgres(text string, _ *kong.Tag) (any, error) {
 		return "", nil
 	}
 	if _, err := pgxpool.ParseConfig(text); err != nil {
+		var file *fs.PathError // sslrootcert, sslcert or sslkey
+		if errors.As(err, &file) {
+			return nil, fmt.Errorf("names the file %s, which cannot be read: %w", file.Path, file.Err)
+		}
 		return nil, errors.New("must be a PostgreSQL connection string, such as postgres://user:password@host:5432/database?pool_max_conns=16 " +
 			"or host=… dbname=…, with valid parameters; special characters in the password of a URL must be percent-encoded")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -75,4 +76,39 @@ func parseHTTPURL(text string, _ *kong.Tag) (any, error) {
 		return nil, errors.New("must be a URL such as http://127.0.0.1:9090, with http or https and without user, query or fragment")
 	}
 	return text, nil
+}
+
+// parseKeysURL reads where a key set is. It may have a query, by which some providers tell their customers apart.
+func parseKeysURL(text string, _ *kong.Tag) (any, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return nil, errors.New("must be a URL such as https://id.example/.well-known/jwks.json, with http or https and without user or fragment")
+	}
+	return text, nil
+}
+
+// parseOrigins reads a comma list of origins, as browsers write them in the header Origin: they are compared letter by letter.
+func parseOrigins(text string, _ *kong.Tag) (any, error) {
+	origins := strings.Split(text, ",")
+	for i, origin := range origins {
+		origins[i] = strings.TrimSpace(origin)
+		if origins[i] == "*" && len(origins) == 1 {
+			break
+		}
+		if !isOrigin(origins[i]) {
+			return nil, fmt.Errorf("must be a comma list of origins as browsers send them, such as https://shop.example or http://localhost:3000, "+
+				"in lower case, without path and without the port that the scheme implies; or * alone: entry %d is none", i+1)
+		}
+	}
+	return origins, nil
+}
+
+// isOrigin reports whether text is the serialization of an origin (RFC 6454, section 6.2).
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || text != u.Scheme+"://"+u.Host || text != strings.ToLower(text) {
+		return false
+	}
+	port := u.Port()
+	return !strings.HasSuffix(u.Host, ":") && (u.Scheme != "http" || port != "80") && (u.Scheme != "https" || port != "443") && checkText(text) == nil
 }

@@ -8,7 +8,7 @@ import (
 // groups are all groups of settings, whichever command embeds them.
 var groups = []any{
 	Public{}, Admin{}, AdminClient{}, Redis{}, Kafka{}, KafkaGroup{}, KafkaTopics{}, Database{}, Auth{}, TokenSigner{}, Proxies{}, Limits{},
-	Timeouts{}, Shutdown{}, Later{},
+	Timeouts{}, Shutdown{}, Browsers{}, Payments{}, PaymentSigner{}, Retire{},
 }
 
 // Names returns the variables of all commands, sorted.

@@ -35,6 +35,7 @@ var defaults = kong.Vars{
 	"admin_listen":    "127.0.0.1:9090",
 	"admin_token":     "",
 	"jwt_secret":      "",
+	"payment_secret":  "",
 	"trusted_proxies": "",
 	"known_secrets":   "refused", // "allowed" for the command that has them as defaults
 }

@@ -12,6 +12,9 @@
 // the start, never the life of the server. Stop may be called any number of times and
 // returns when the process is gone.
 //
+// Servers can be made as strict as those of a real deployment: with passwords, and with
+// TLS by an Authority that exists for them alone.
+//
 // # Reading guide
 //
 //	process.go       one child process: start, signal, reap
@@ -23,6 +26,8 @@
 //	entrance.go      how that user gets into a directory below a closed one
 //	postgres*.go     PostgreSQL: binaries, data directory, databases
 //	redis.go         a real Redis          miniredis.go   the in-process one
-//	kafka.go         a real broker         kfake.go       the in-process one
+//	redis_*.go       who gets in; a Redis Cluster; a Redis with Sentinels
+//	kafka*.go        a real broker         kfake.go       the in-process one
+//	authority.go     certificates
 //	devtest/         the same for tests: shared servers, fresh databases
 package devstack

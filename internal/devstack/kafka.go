@@ -28,6 +28,8 @@ type KafkaConfig struct {
 	// or else .cache/kafka/libs beside the go.mod above the working directory, which is
 	// where deploy/install.sh puts them.
 	Libs string
+	// Access says who gets in. Default: everybody.
+	Access KafkaAccess
 }
 
 // WithDefaults returns c with its unset fields filled in.
@@ -87,11 +89,14 @@ func startKafka(ctx context.Context, cfg KafkaConfig) (*Kafka, error) {
 	if jars, err := filepath.Glob(filepath.Join(libs, "kafka_*.jar")); err != nil || len(jars) == 0 {
 		return nil, fmt.Errorf("no jars of Kafka in %s: deploy/install.sh test fetches them", libs)
 	}
+	if err := cfg.Access.validate(); err != nil {
+		return nil, err
+	}
 	dir, err := openDir(cfg.Dir, "kafka")
 	if err != nil {
 		return nil, err
 	}
-	b := &kafkaBroker{dir: dir, java: java, libs: libs}
+	b := &kafkaBroker{dir: dir, java: java, libs: libs, access: cfg.Access}
 	k := &Kafka{}
 	err = onFreePorts(2, func(ports []int) error {
 		k.port = ports[0]
@@ -103,6 +108,9 @@ func startKafka(ctx context.Context, cfg KafkaConfig) (*Kafka, error) {
 	})
 	if err != nil {
 		return nil, errors.Join(err, dir.close())
+	}
+	if err := cfg.Access.admit(ctx, k.Brokers()[0]); err != nil {
+		return nil, errors.Join(err, k.Stop())
 	}
 	return k, nil
 }
@@ -130,7 +138,9 @@ type kafkaBroker struct {
 	dir  *workDir
 	java string
 	libs string
-	id   string // of the cluster
+
+	access KafkaAccess
+	id     string // of the cluster
 }
 
 // command runs a class of Kafka. The heap and compiler settings are for a broker that
@@ -139,6 +149,7 @@ func (b *kafkaBroker) command(name, class string, args ...string) command {
 	jvm := []string{
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dlog4j2.configurationFile=" + b.dir.file("log4j2.properties"),
+		"-Djava.io.tmpdir=" + b.dir.path, // libraries unpacked by a broker that is killed would stay in /tmp
 		"-cp", filepath.Join(b.libs, "*"), class,
 	}
 	return command{
@@ -161,6 +172,9 @@ rootLogger.appenderRef.out.ref=out
 	if err := os.WriteFile(b.dir.file("log4j2.properties"), []byte(logging), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
+	if err := b.access.equip(b.dir); err != nil {
+		return err
+	}
 	if err := os.WriteFile(b.dir.file("server.properties"), []byte(b.properties(port, controllerPort)), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
@@ -175,15 +189,15 @@ rootLogger.appenderRef.out.ref=out
 func (b *kafkaBroker) properties(port, controllerPort int) string {
 	client := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	controller := net.JoinHostPort("127.0.0.1", strconv.Itoa(controllerPort))
-	return strings.Join([]string{
+	lines := []string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@" + controller,
-		"listeners=PLAINTEXT://" + client + ",CONTROLLER://" + controller,
-		"advertised.listeners=PLAINTEXT://" + client,
+		"listeners=CLIENT://" + client + ",CONTROLLER://" + controller,
+		"advertised.listeners=CLIENT://" + client,
 		"controller.listener.names=CONTROLLER",
-		"inter.broker.listener.name=PLAINTEXT",
-		"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+		"inter.broker.listener.name=CLIENT",
+		"listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENT:" + b.access.protocol(),
 		"log.dirs=" + b.dir.file("data"),
 		"auto.create.topics.enable=false",
 		"num.partitions=3",
@@ -201,7 +215,8 @@ func (b *kafkaBroker) properties(port, controllerPort int) string {
 		// default, and the restart of a killed one took 12.
 		"broker.heartbeat.interval.ms=500",
 		"broker.session.timeout.ms=3000",
-	}, "\n") + "\n"
+	}
+	return strings.Join(append(lines, b.access.properties(b.dir)...), "\n") + "\n"
 }
 
 // clusterID reads the id that a formatted directory belongs to, empty where it is not.
@@ -250,7 +265,7 @@ func (b *kafkaBroker) answers(ctx context.Context, addr string) bool {
 		return false
 	}
 	_ = conn.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0))
+	client, err := kgo.NewClient(append(b.access.options(), kgo.SeedBrokers(addr), kgo.RequestRetries(0))...)
 	if err != nil {
 		return false
 	}

@@ -31,6 +31,16 @@ func onFreePorts(n int, start func(ports []int) error) error {
 	}
 }
 
+// FreePort chooses a port of 127.0.0.1 on which nobody listens, for a program that has to be
+// told one. Somebody else may take it before the program does, which is unlikely.
+func FreePort() (int, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
 // freePorts chooses n different ports of 127.0.0.1 on which nobody listens. All of them
 // are held until the last one is chosen, so none is given out twice.
 //

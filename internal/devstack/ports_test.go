@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -77,7 +76,7 @@ func TestServersReportATakenPort(t *testing.T) {
 	taken := squatter.Addr().(*net.TCPAddr).Port
 
 	for name, newServer := range map[string]func(t *testing.T, dir *workDir, port int) *server{
-		"redis": redisOn, "postgres": postgresOn, "kafka": kafkaOn,
+		"redis": redisOn, "sentinel": sentinelOn, "postgres": postgresOn, "kafka": kafkaOn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,11 +104,21 @@ func TestServersReportATakenPort(t *testing.T) {
 
 func redisOn(t *testing.T, dir *workDir, port int) *server {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
+	r, err := newRedis(RedisConfig{}, dir, port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return redisServer(path, dir, port, nil)
+	return r.server
+}
+
+func sentinelOn(t *testing.T, dir *workDir, port int) *server {
+	t.Helper()
+	group := &RedisSentinel{cfg: RedisSentinelConfig{}.WithDefaults(), nodes: []*Redis{{port: port}}}
+	r, err := group.newSentinel(dir, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.server
 }
 
 func postgresOn(t *testing.T, dir *workDir, port int) *server {

@@ -28,6 +28,9 @@ type PostgresConfig struct {
 	// commits are some times faster, a crash of the server may cost the last of them, and
 	// one of the machine the whole data.
 	Fsync bool
+	// Authority signs the server's certificate. It lets nobody in without TLS then, and its
+	// DSN checks the certificate. Nil: plain text.
+	Authority *Authority
 	// Download allows fetching PostgreSQL when the machine has none.
 	Download bool
 	// Logger hears about downloads. Default: nobody.
@@ -47,6 +50,7 @@ type Postgres struct {
 	srv      *server
 	port     int
 	password string
+	trusted  string // file with what clients must trust; empty: no TLS
 }
 
 // StartPostgres starts a PostgreSQL server with the newest binaries found on PATH or in
@@ -76,6 +80,12 @@ func startPostgres(ctx context.Context, cfg PostgresConfig) (_ *Postgres, err er
 		return nil, err
 	}
 	p := &Postgres{password: cluster.password}
+	if cfg.Authority != nil {
+		if err := cluster.secure(cfg.Authority); err != nil {
+			return nil, err
+		}
+		p.trusted = dir.file(trustedFile)
+	}
 	err = onFreePorts(1, func(ports []int) error {
 		p.port = ports[0]
 		p.srv = cluster.server(cfg, ports[0])
@@ -99,6 +109,10 @@ func (c *postgresCluster) server(cfg PostgresConfig, port int) *server {
 	}
 	if !cfg.Fsync {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+	}
+	if cfg.Authority != nil {
+		args = append(args, "-c", "ssl=on", "-c", "ssl_cert_file="+c.seen(certificateFile), "-c", "ssl_key_file="+c.seen(keyFile),
+			"-c", "hba_file="+c.seen(tlsOnlyFile))
 	}
 	return &server{
 		dir: c.dir,
@@ -127,12 +141,16 @@ func (c *postgresCluster) ready(_ context.Context, s *server) (bool, error) {
 
 // DSN is the connection string of one of its databases; "postgres" always exists.
 func (p *Postgres) DSN(db string) string {
+	security := url.Values{"sslmode": {"disable"}}
+	if p.trusted != "" {
+		security = url.Values{"sslmode": {"verify-full"}, "sslrootcert": {p.trusted}}
+	}
 	u := url.URL{
 		Scheme:   "postgres",
 		User:     url.UserPassword(postgresSuperuser, p.password),
 		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)),
 		Path:     "/" + db,
-		RawQuery: "sslmode=disable",
+		RawQuery: security.Encode(),
 	}
 	return u.String()
 }

@@ -131,6 +131,22 @@ func (c *postgresCluster) readPassword() error {
 	return nil
 }
 
+// tlsOnlyFile says who gets into a server with TLS: everybody who has a password, by a
+// proof that does not show it.
+const tlsOnlyFile = "hba-tls.conf"
+
+// secure puts what a server with TLS needs into the directory.
+func (c *postgresCluster) secure(a *Authority) error {
+	if err := a.equip(c.dir, c.user); err != nil {
+		return err
+	}
+	const everybody = "hostssl all all 127.0.0.1/32 scram-sha-256\n"
+	if err := writePrivate(c.dir, c.user, tlsOnlyFile, []byte(everybody)); err != nil {
+		return fmt.Errorf("write who may connect: %w", err)
+	}
+	return nil
+}
+
 // init makes the data directory under another name first, so that one which exists is
 // whole: a start that was interrupted here leaves nothing that looks like data.
 func (c *postgresCluster) init(ctx context.Context, cfg PostgresConfig) error {

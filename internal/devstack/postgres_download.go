@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
@@ -76,7 +77,7 @@ func fetchPostgres(ctx context.Context, source embedded.Config, logger *slog.Log
 	defer os.RemoveAll(scratch) //nolint:errcheck // rubbish in a cache
 	unpacked := filepath.Join(scratch, "unpacked")
 	if err := unpackPostgres(ctx, source.Version(release), scratch, unpacked); err != nil {
-		return postgresBinaries{}, fmt.Errorf("download PostgreSQL %s: %w", release, err)
+		return postgresBinaries{}, fmt.Errorf("download PostgreSQL %s: %w; install PostgreSQL %d or newer (Debian: apt-get install postgresql), or name a server in FLASHGATE_DATABASE_URL", release, err, oldestPostgres)
 	}
 	if err := os.Chmod(unpacked, 0o755); err != nil { //nolint:gosec // programs, to be run by another user
 		return postgresBinaries{}, fmt.Errorf("put PostgreSQL in place: %w", err)
@@ -116,15 +117,35 @@ func unpackPostgres(ctx context.Context, source embedded.Config, scratch, into s
 	// The module takes no context; a download that is given up goes on in the background
 	// until its connection ends, in a directory that is gone by then.
 	stopped := make(chan error, 1)
+	logs := moduleLogs()
 	go func() { stopped <- embedded.NewDatabase(source).Start() }()
 	select {
 	case err = <-stopped:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	removeNew(logs)
 	http.DefaultClient.CloseIdleConnections() // the module's; nobody else downloads
 	if _, missing := inspectPostgres(ctx, filepath.Join(into, "bin")); missing != nil {
-		return errors.Join(err, missing)
+		if err != nil {
+			return err // what is missing follows from it
+		}
+		return missing
 	}
 	return nil
+}
+
+// moduleLogs are the files that the module makes for the log of a server, wherever it is told to log, and never removes.
+func moduleLogs() []string {
+	found, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*")) // the pattern is well-formed
+	return found
+}
+
+// removeNew removes those that have come since, if nothing is in them: another process may be making one of its own.
+func removeNew(before []string) {
+	for _, path := range moduleLogs() {
+		if info, err := os.Stat(path); err == nil && info.Size() == 0 && !slices.Contains(before, path) {
+			_ = os.Remove(path) // somebody else's stays
+		}
+	}
 }

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "flashgate-e2e-")
 	if err == nil {
 		binary = filepath.Join(dir, "flashgate")
-		build := exec.Command("go", "build", "-race", "-o", binary, "flashgate/cmd/flashgate")
+		build := exec.Command("go", "build", "-race", "-buildvcs=false", "-o", binary, "flashgate/cmd/flashgate")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		err = build.Run()
 	}

@@ -173,7 +173,10 @@ func TestEveryViolationIsFound(t *testing.T) {
 			s.exec(`DROP INDEX uq_flash_sale_order_live`)
 			s.exec(`UPDATE flash_sale_order SET user_id = '0'`)
 		}, []Rule{Balance, OneOrder}},
-		"a buyer whom Redis does not know": {func(s *shop) { s.redis(1, "buyers", "HDEL", "1") }, []Rule{Balance}},
+		"a buyer whom Redis does not know": {func(s *shop) {
+			s.redis(1, "buyers", "HDEL", "1")
+			s.redis(1, "meta", "HINCRBY", "marks", "-1")
+		}, []Rule{Balance}},
 		"a mark of another quantity": {func(s *shop) {
 			s.redis(1, "buyers", "HSET", "1", s.orders[1].String()+"\t2\t1980\tJPY\t1790000000000\t\t")
 		}, []Rule{Balance}},
@@ -187,6 +190,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 			s.must(err)
 			s.exec(`DELETE FROM flash_sale_correction`)
 			s.redis(0, "buyers", "HDEL", "0")
+			s.redis(0, "meta", "HINCRBY", "marks", "-1")
 			s.redis(0, "stock", "INCRBY", "4")
 		}, []Rule{Balance}},
 	} {
@@ -221,6 +225,7 @@ func TestWhatIsOnItsWayIsNoViolation(t *testing.T) {
 		"an outbox entry": {func(s *shop) { s.redis(0, "pending", "HSET", "batch", "blob") }, "1 entries in the outbox"},
 		"a lost stock":    {func(s *shop) { s.redis(1, "stock", "DEL") }, "its stock is unknown"},
 		"text for stock":  {func(s *shop) { s.redis(1, "stock", "SET", "seven") }, "unreadable"},
+		"lost buyers":     {func(s *shop) { s.redis(1, "buyers", "DEL") }, "unreadable"},
 		"a load": {func(s *shop) {
 			_, _, err := s.db.ClaimLoad(s.ctx, s.layout.Item)
 			s.must(err)

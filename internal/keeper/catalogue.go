@@ -60,6 +60,19 @@ func (c *catalogue) item(id int64) (sale.Item, bool) {
 	return it, ok
 }
 
+// retired returns the ids of the items that are retired, in their order.
+func (c *catalogue) retired() []int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var ids []int64
+	for _, id := range c.order {
+		if it := c.items[id]; !it.RetiredAt.IsZero() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // care is how much looking after an item needs.
 type care uint8
 

@@ -28,6 +28,8 @@ type Config struct {
 	Margin time.Duration
 	// GiveUp is the age from which on an outbox entry is cancelled instead of published. More than RecordDeadline. Default 5m.
 	GiveUp time.Duration
+	// RetireAfter is how long after the end of a sale its items are retired, at the earliest; 0: at once. Default, for nil: 24h.
+	RetireAfter *time.Duration
 
 	// How often each loop looks by itself. What can be told is told: new items and corrections do not wait for these.
 	CatalogueEvery time.Duration // read the items again. Default 1s
@@ -36,6 +38,8 @@ type Config struct {
 	TransfersEvery time.Duration // finish transfers. Default 1s
 	RelayEvery     time.Duration // look for corrections. Default 200ms
 	ExpireEvery    time.Duration // look for orders that nobody paid for. Default 5s
+	EventsEvery    time.Duration // look for order events that nobody was told of. Default 200ms
+	RetireEvery    time.Duration // look for items to retire. Default 10s
 	IdleEvery      time.Duration // sweep and watch items that nothing can happen to now. Default 5s
 
 	// TransferAge is the age from which on a transfer is taken for one that its gateway left behind. Default 1s.
@@ -75,6 +79,8 @@ func (c Config) WithDefaults() Config {
 		{&c.TransfersEvery, time.Second},
 		{&c.RelayEvery, 200 * time.Millisecond},
 		{&c.ExpireEvery, 5 * time.Second},
+		{&c.EventsEvery, 200 * time.Millisecond},
+		{&c.RetireEvery, 10 * time.Second},
 		{&c.IdleEvery, 5 * time.Second},
 		{&c.TransferAge, time.Second},
 		{&c.CallTimeout, time.Second},
@@ -91,6 +97,9 @@ func (c Config) WithDefaults() Config {
 		if *d.at == 0 {
 			*d.at = d.value
 		}
+	}
+	if c.RetireAfter == nil {
+		c.RetireAfter = new(24 * time.Hour)
 	}
 	if c.Group == "" {
 		c.Group = "order-writer"
@@ -121,6 +130,8 @@ func (c Config) Validate() error {
 	case c.GiveUp <= c.RecordDeadline:
 		// Else an entry would be cancelled while its gateway is still publishing it.
 		return fmt.Errorf("give-up %v is not above the record deadline of %v", c.GiveUp, c.RecordDeadline)
+	case *c.RetireAfter < 0:
+		return fmt.Errorf("retire after %v: is below 0", *c.RetireAfter)
 	}
 	for _, d := range []struct {
 		name  string
@@ -128,7 +139,7 @@ func (c Config) Validate() error {
 	}{
 		{"record deadline", c.RecordDeadline}, {"margin", c.Margin}, {"catalogue interval", c.CatalogueEvery}, {"sweep interval", c.SweepEvery},
 		{"watch interval", c.WatchEvery}, {"transfers interval", c.TransfersEvery}, {"relay interval", c.RelayEvery},
-		{"expire interval", c.ExpireEvery}, {"idle interval", c.IdleEvery}, {"transfer age", c.TransferAge}, {"call timeout", c.CallTimeout},
+		{"expire interval", c.ExpireEvery}, {"events interval", c.EventsEvery}, {"retire interval", c.RetireEvery}, {"idle interval", c.IdleEvery}, {"transfer age", c.TransferAge}, {"call timeout", c.CallTimeout},
 		{"lease TTL", c.LeaseTTL},
 	} {
 		if d.value <= 0 {

@@ -6,6 +6,8 @@
 //	expire     ends orders whose payment window is over
 //	relay      carries corrections (release, void, increase) from the database to Redis
 //	transfers  finishes moves of units between shards that a crash cut in two
+//	events     tells the rest of the shop what became of orders and stock
+//	retire     removes what is over from Redis
 //	watch      finds out that the stock of an item is lost, foreign or unreadable, and has the loader bring it from the database
 //
 // # Several keepers
@@ -28,6 +30,7 @@
 //	pace.go        when an item is due again    guard.go        panics, and logging the same thing seldom
 //	sweep.go       one sweep of an item         publish.go      publishing a backlog    giveup.go        give-up
 //	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
+//	events.go      order events                 retire.go       the end of an item
 //	watch.go       is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
 //	                                                                                    loader_steps.go  fence, quiesce, drain, snapshot, load
 //
@@ -39,6 +42,10 @@
 //	flashgate_keeper_expired_orders_total                orders that nobody paid for in time
 //	flashgate_keeper_corrections_total{op,result}        attempts at a correction: done, absorbed (a load had counted it); postponed are
 //	                                                     not_loaded, wrong_layout, unreadable, failed
+//	flashgate_keeper_events_total{result}                order events handed to the broker: published, failed (tried again)
+//	flashgate_keeper_events_waiting                      order events in the database that are not known to be in Kafka; every keeper counts them all
+//	flashgate_keeper_events_oldest_seconds               age of the oldest of them
+//	flashgate_keeper_retired_items_total                 items that this process retired
 //	flashgate_keeper_loads_total{reason,result}          loads: loaded, taken_over, failed; reasons: first, missing, unreadable, layout, epoch,
 //	                                                     abandoned, no_room and others that the ledger names
 //	flashgate_keeper_load_seconds                        from the claim until the stock is there

@@ -22,6 +22,8 @@ type Keeper struct {
 	sweeper   *sweeper
 	relay     *relay
 	watch     *watch
+	events    *events
+	retire    *retire
 	sweepPace *pace
 
 	sweepTurn, watchTurn, transfersTurn           *turn
@@ -51,6 +53,8 @@ func New(cfg Config) (*Keeper, error) {
 	k.catalogue = newCatalogue(cfg.Ledger.Catalogue, cfg.Now, cfg.GiveUp+time.Minute)
 	k.watch = newWatch(k)
 	k.relay = newRelay(&k.cfg, m, k.catalogue, k.watch.ask)
+	k.events = newEvents(&k.cfg, m)
+	k.retire = newRetire(k)
 	k.sweepTurn, k.watchTurn, k.transfersTurn = k.turn("sweep"), k.turn("watch"), k.turn("transfers")
 	return k, nil
 }
@@ -82,6 +86,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		{"watch", k.cfg.WatchEvery, k.watch.wake, k.watch.round},
 		{"transfers", k.cfg.TransfersEvery, nil, k.transfers},
 		{"expire", k.cfg.ExpireEvery, nil, k.expire},
+		{"events", k.cfg.EventsEvery, nil, k.events.round},
+		{"waiting events", eventsLook, nil, k.events.look},
+		{"retire", k.cfg.RetireEvery, nil, k.retire.round},
 		{"relay poll", k.cfg.RelayEvery, nil, func(context.Context) { k.relay.nudge() }},
 	} {
 		loops.Go(func() { k.every(ctx, loop.name, loop.interval, loop.wake, loop.round) })
@@ -94,7 +101,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for _, c := range []*crew{k.sweepCrew, k.watchCrew, k.transfersCrew, k.loadCrew} {
 		c.wait()
 	}
-	for _, t := range []*turn{k.sweepTurn, k.watchTurn, k.transfersTurn} {
+	for _, t := range []*turn{k.sweepTurn, k.watchTurn, k.transfersTurn, k.retire.turn} {
 		t.giveBack(ctx)
 	}
 	return nil

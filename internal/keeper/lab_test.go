@@ -104,6 +104,7 @@ func (l *lab) config() Config {
 		Stock: l.stock, Ledger: l.db, Publisher: l.tape, Offsets: l.tape,
 		RecordDeadline: 20 * time.Millisecond, Margin: time.Millisecond, CallTimeout: timeout,
 		SweepEvery: 10 * time.Millisecond, WatchEvery: 10 * time.Millisecond, ExpireEvery: 20 * time.Millisecond, RelayEvery: 20 * time.Millisecond,
+		EventsEvery: 20 * time.Millisecond, RetireEvery: 20 * time.Millisecond,
 		CatalogueEvery: 20 * time.Millisecond, TransfersEvery: 10 * time.Millisecond, TransferAge: time.Millisecond, IdleEvery: 50 * time.Millisecond,
 		LeaseTTL: 200 * time.Millisecond, Logger: l.log, Registerer: l.metrics,
 	}
@@ -290,6 +291,14 @@ func (l *lab) entries(layout shard.Layout) (n int64) {
 		n += r.Entries
 	}
 	return n
+}
+
+// keys is how many keys Redis has of an item.
+func (l *lab) keys(layout shard.Layout) int {
+	l.Helper()
+	names, err := l.client.Do(l.ctx, l.client.B().Keys().Pattern(fmt.Sprintf("{item:%d:*", layout.Item)).Build()).AsStrSlice()
+	l.must(err)
+	return len(names)
 }
 
 func (l *lab) exec(sql string, args ...any) {

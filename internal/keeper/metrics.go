@@ -35,6 +35,11 @@ type metrics struct {
 	waiting     prometheus.Gauge
 	oldest      prometheus.Gauge
 
+	events        *prometheus.CounterVec
+	eventsWaiting prometheus.Gauge
+	eventsOldest  prometheus.Gauge
+	retired       prometheus.Counter
+
 	mu      sync.Mutex
 	items   map[int64]bool
 	backlog map[int64]backlog
@@ -54,8 +59,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	counter := func(what, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(what, help)), labels)
 	}
+	gauge := func(what, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts(opts(what, help)))
+	}
 	m := &metrics{items: make(map[int64]bool), backlog: make(map[int64]backlog)}
-	var errs [9]error
+	var errs [13]error
 	m.swept, errs[0] = register(r, counter("swept_reservations_total", "Reservations found in an outbox, by what became of them.", "result"))
 	m.expired, errs[1] = register(r, prometheus.NewCounter(prometheus.CounterOpts(opts("expired_orders_total", "Orders that nobody paid for in time."))))
 	m.corrections, errs[2] = register(r, counter("corrections_total", "Attempts to carry out a correction of Redis.", "op", "result"))
@@ -66,10 +74,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}))
 	m.alarms, errs[5] = register(r, counter("alarms_total", "What an operator should look at.", "alarm", "item"))
 	m.panics, errs[6] = register(r, counter("panics_total", "Faults of the program that were caught; the loop went on.", "loop"))
-	m.waiting, errs[7] = register(r, prometheus.NewGauge(prometheus.GaugeOpts(opts("outbox_reservations", "Reservations left in outboxes by the last sweep of each item."))))
-	m.oldest, errs[8] = register(r, prometheus.NewGauge(prometheus.GaugeOpts(opts("outbox_oldest_seconds", "Age of the oldest of them."))))
+	m.waiting, errs[7] = register(r, gauge("outbox_reservations", "Reservations left in outboxes by the last sweep of each item."))
+	m.oldest, errs[8] = register(r, gauge("outbox_oldest_seconds", "Age of the oldest of them."))
+	m.events, errs[9] = register(r, counter("events_total", "Order events handed to the broker, by whether it acknowledged them. One that failed is tried again, and may have arrived.", "result"))
+	m.eventsWaiting, errs[10] = register(r, gauge("events_waiting", "Order events in the database that are not known to be in Kafka. Every keeper counts them all."))
+	m.eventsOldest, errs[11] = register(r, gauge("events_oldest_seconds", "Age of the oldest of them."))
+	m.retired, errs[12] = register(r, prometheus.NewCounter(prometheus.CounterOpts(opts("retired_items_total", "Items that this process retired."))))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	for _, result := range []string{"published", "failed"} {
+		m.events.WithLabelValues(result)
 	}
 	return m, nil
 }

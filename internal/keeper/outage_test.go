@@ -36,6 +36,11 @@ func (c *counting) Read(ctx ctx, layout shard.Layout) ([]shard.ShardReading, err
 	return c.Stock.Read(ctx, layout)
 }
 
+func (c *counting) Extent(ctx ctx, item int64) (int, error) {
+	defer c.enter()()
+	return c.Stock.Extent(ctx, item)
+}
+
 func (c *counting) Outbox(ctx ctx, layout shard.Layout, n int) (shard.Outbox, error) {
 	defer c.enter()()
 	return c.Stock.Outbox(ctx, layout, n)

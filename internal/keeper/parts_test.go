@@ -277,6 +277,9 @@ func TestConfigIsChecked(t *testing.T) {
 		"no offsets":        {func(c *Config) { c.Offsets = nil }, "no offsets"},
 		"impatient":         {func(c *Config) { c.GiveUp = c.RecordDeadline }, "give-up"},
 		"negative interval": {func(c *Config) { c.SweepEvery = -1 }, "sweep interval"},
+		"retired too early": {func(c *Config) { c.RetireAfter = new(-time.Second) }, "retire after"},
+		"no events":         {func(c *Config) { c.EventsEvery = -1 }, "events interval"},
+		"no retirement":     {func(c *Config) { c.RetireEvery = -1 }, "retire interval"},
 		"negative number":   {func(c *Config) { c.InFlight = -1 }, "events in flight"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,6 +296,12 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 	if c := (Config{}).WithDefaults(); c.RecordDeadline != 2*time.Second || c.GiveUp != 5*time.Minute || c.Group != "order-writer" || c.Holder == "" {
 		t.Errorf("defaults: %+v", c)
+	}
+	if c := (Config{}).WithDefaults(); *c.RetireAfter != 24*time.Hour || c.RetireEvery != 10*time.Second || c.EventsEvery != 200*time.Millisecond {
+		t.Errorf("defaults: retire after %v, every %v, events every %v", *c.RetireAfter, c.RetireEvery, c.EventsEvery)
+	}
+	if c := (Config{RetireAfter: new(time.Duration(0))}).WithDefaults(); *c.RetireAfter != 0 {
+		t.Errorf("to retire at once became %v", *c.RetireAfter)
 	}
 	if a, b := (Config{}).WithDefaults(), (Config{}).WithDefaults(); a.Holder == b.Holder {
 		t.Error("two keepers have the same name")

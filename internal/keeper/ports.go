@@ -32,6 +32,11 @@ type Stock interface {
 	Fence(ctx context.Context, item int64, n int, token int64) (bool, error)
 	// Load writes every shard anew and tells the gateways; false when a shard has another token by now.
 	Load(ctx context.Context, layout shard.Layout, image shard.Image) (bool, error)
+
+	// Extent is the number of shards up to the last that holds any key of an item; 0 for none.
+	Extent(ctx context.Context, item int64) (int, error)
+	// Remove removes all keys of shards 0 to n-1.
+	Remove(ctx context.Context, item int64, n int) error
 }
 
 // Ledger is what the keeper does in the database. Every call ends soon after its context does; all are safe for concurrent use.
@@ -53,12 +58,23 @@ type Ledger interface {
 	RenewLoad(ctx context.Context, item, token int64) (bool, error)
 	Snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error)
 	EndLoad(ctx context.Context, item, token int64) error
+
+	ClaimEvents(ctx context.Context, n int, lease time.Duration) ([]ledger.OutgoingEvent, error)
+	FinishEvents(ctx context.Context, ids ...int64) error
+	WaitingEvents(ctx context.Context) (count int64, oldest time.Duration, err error)
+
+	Retirable(ctx context.Context, after time.Duration) ([]int64, error)
+	Retire(ctx context.Context, item int64) (bool, error)
 }
 
-// Publisher writes events to Kafka. Publish does not block; done is called exactly once, soon after the deadline at the latest, with nil when
-// the brokers have acknowledged every event. Safe for concurrent use.
+// Publisher writes events to Kafka. Neither method blocks; done is called exactly once, soon after the deadline at the latest, and nothing is sent
+// after it. Safe for concurrent use.
 type Publisher interface {
+	// Publish writes reservations; done gets nil when the brokers have acknowledged every one.
 	Publish(deadline time.Time, events []sale.Event, done func(error))
+	// PublishOrderEvents writes what became of orders and stock; done gets the ids of those that the brokers have acknowledged, and what went wrong
+	// first with the others.
+	PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func(acked []int64, err error))
 }
 
 // Offsets tells how far the consumers of a topic have come. Safe for concurrent use.

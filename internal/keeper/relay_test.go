@@ -53,8 +53,9 @@ func TestSecondOrderOfALiveUserReturnsItsUnit(t *testing.T) {
 	gateway := l.gateway(l.tape)
 	first := l.buy(gateway, layout, "1", 1)
 	l.consume()
-	// Redis forgets who bought, and sells to him once more.
+	// Redis forgets who bought, and that anybody did, and sells to him once more.
 	l.redis("DEL", key(layout, 0, "buyers"))
+	l.redis("HSET", key(layout, 0, "meta"), "marks", "0")
 	second := l.buy(gateway, layout, "1", 2)
 	l.consume()
 	if l.status(first) != sale.Pending || l.status(second) != sale.Rejected {
@@ -304,7 +305,7 @@ func TestCorrectionsOfARetiredItemAreAbsorbed(t *testing.T) {
 	_, err := l.db.Restock(l.ctx, layout.Item, 5, "")
 	l.must(err)
 	l.exec(`UPDATE flash_sale_item SET retired_at = now()`)
-	l.must(l.stock.Retire(l.ctx, layout.Item, layout.Shards))
+	l.must(l.stock.Remove(l.ctx, layout.Item, layout.Shards))
 	l.keeper().relay.round(l.ctx)
 	if n := l.count(`SELECT count(*) FROM flash_sale_correction`); n != 0 {
 		t.Errorf("%d corrections wait for a retired item", n)

@@ -27,6 +27,8 @@ type stepper struct {
 	at      string        // the step to stop at
 	stopped chan struct{} // closed when it has stopped
 	wake    chan struct{}
+
+	renewal sync.Mutex // held while a lease is being renewed
 }
 
 func (l *lab) stepper() *stepper {
@@ -122,9 +124,13 @@ func (s *stepper) ClaimLoad(ctx context.Context, item int64) (int64, bool, error
 }
 
 func (s *stepper) RenewLoad(ctx context.Context, item, token int64) (bool, error) {
-	if s.asleep() {
+	s.renewal.Lock()
+	for s.asleep() {
+		s.renewal.Unlock()
 		<-s.wake
+		s.renewal.Lock()
 	}
+	defer s.renewal.Unlock()
 	return s.Ledger.RenewLoad(ctx, item, token)
 }
 
@@ -181,6 +187,9 @@ func (l *lab) stopAt(s *stepper, step string, layout shard.Layout) <-chan loadRe
 	done := l.begin(l.stepping(s), layout)
 	select {
 	case <-s.stopped:
+		// What it was renewing just then has been renewed.
+		s.renewal.Lock()
+		defer s.renewal.Unlock()
 	case r := <-done:
 		back := make(chan loadResult, 1)
 		back <- r

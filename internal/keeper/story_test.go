@@ -10,13 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"flashgate/internal/broker"
+	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/invariant"
 	"flashgate/internal/sale"
 	"flashgate/shard"
 )
 
 // TestStories lets everything happen to one item in any order, crashes and lost servers included, and checks that a keeper brings it to rest with
-// all invariants.
+// all invariants, tells what became of each order, and puts the item away when its sale is over.
 func TestStories(t *testing.T) {
 	l := newLab(t, onMini)
 	rapid.Check(t, func(r *rapid.T) {
@@ -29,7 +30,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-var storySteps = strings.Fields(`buy buy buy buy buy dead consume consume consume cancel cancel expire relay relay relay-dies sweep sweep give-up restock
+var storySteps = strings.Fields(`buy buy buy buy buy dead consume consume consume cancel cancel pay pay expire relay relay relay-dies sweep sweep give-up restock
 	load wipe lose-stock crash-transfer finish-transfers hold arrive arrive-unheard broker-down broker-up`)
 
 // story is an item and what has happened to it.
@@ -37,6 +38,7 @@ type story struct {
 	*rapid.T
 	l        *lab
 	layout   shard.Layout
+	quantity int64 // in the beginning
 	gateway  *shard.Stock
 	tape     *tape
 	k        *Keeper
@@ -62,14 +64,15 @@ func (r readerTape) Passed(ctx context.Context, group string, ends broker.Ends) 
 
 func (l *lab) story(r *rapid.T) *story {
 	l.tape = &tape{}
+	quantity := rapid.Int64Range(0, 8).Draw(r, "quantity")
 	s := &story{
-		T: r, l: l, layout: l.sale(rapid.Int64Range(0, 8).Draw(r, "quantity"), rapid.IntRange(1, 3).Draw(r, "shards")),
+		T: r, l: l, layout: l.sale(quantity, rapid.IntRange(1, 3).Draw(r, "shards")), quantity: quantity,
 		tape: l.tape, dying: &relayLedger{Ledger: l.db}, users: make(map[sale.OrderID]string), answered: make(map[sale.OrderID]<-chan struct{}),
 	}
 	s.gateway = l.gateway(l.tape)
 	s.k = l.keeper(func(c *Config) {
 		c.Ledger, c.Offsets = s.dying, readerTape{l.tape, l}
-		c.RecordDeadline, c.GiveUp, c.Margin = 2*time.Millisecond, time.Hour, time.Millisecond
+		c.RecordDeadline, c.GiveUp, c.Margin, c.RetireAfter = 2*time.Millisecond, time.Hour, time.Millisecond, new(time.Duration(0))
 	})
 	return s
 }
@@ -98,9 +101,15 @@ func (s *story) step(name string) {
 			_, _, err := l.db.Cancel(l.ctx, id, s.users[id])
 			s.must(err)
 		}
+	case "pay":
+		if id, ok := s.some(); ok && l.status(id) != "" {
+			o, _, err := l.db.Order(l.ctx, id)
+			s.must(err)
+			l.pay(id, o.Quantity)
+		}
 	case "expire":
 		if id, ok := s.some(); ok {
-			l.exec(`UPDATE flash_sale_order SET expires_at = now() - interval '1 second' WHERE id = $1 AND status = 'PENDING'`, [16]byte(id))
+			l.overdue(id)
 			s.k.expire(l.ctx)
 		}
 	case "relay", "relay-dies":
@@ -201,7 +210,25 @@ func (s *story) end() {
 	if !report.OK() {
 		s.Fatal(report)
 	}
-	l.exec(`UPDATE flash_sale_item SET retired_at = now() WHERE id = $1`, s.layout.Item)
+	l.allTold()
+	l.checkLives(s, s.layout, s.quantity, s.tape.toldByKey())
+	s.retire(int64(len(s.orders)))
+}
+
+// retire lets the sale end. Who has not paid will not.
+func (s *story) retire(most int64) {
+	l := s.l
+	orders := l.count(`SELECT count(*) FROM flash_sale_order WHERE item_id = $1`, s.layout.Item)
+	l.exec(`UPDATE flash_sale_order SET expires_at = now() - interval '1 second' WHERE item_id = $1 AND status = 'PENDING'`, s.layout.Item)
+	l.exec(`UPDATE flash_sale SET ends_at = now() WHERE id = (SELECT sale_id FROM flash_sale_item WHERE id = $1)`, s.layout.Item)
+	devtest.Eventually(l, timeout/2, func() bool {
+		return l.count(`SELECT count(*) FROM flash_sale_item WHERE id = $1 AND retired_at IS NOT NULL`, s.layout.Item) == 1 && l.keys(s.layout) == 0
+	}, "the item is retired")
+	if n := l.count(`SELECT count(*) FROM flash_sale_order WHERE item_id = $1`, s.layout.Item); n != orders || n > most {
+		s.Errorf("%d orders, %d before the item was retired, of %d reservations", n, orders, most)
+	}
+	l.allTold()
+	l.checkLives(s, s.layout, s.quantity, s.tape.toldByKey())
 }
 
 // forgetUnpublished forgets promises that were on the wire when a load took their outbox, or a wipe did, and that were lost there.

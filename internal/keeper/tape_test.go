@@ -23,6 +23,7 @@ type tape struct {
 	hold   bool            // publications stay on the wire
 	wire   []publication   // held
 	refuse map[string]bool // users whose events are never taken
+	told   []broker.OrderEvent
 	woken  chan struct{}
 }
 
@@ -41,6 +42,26 @@ func (t *tape) Publish(deadline time.Time, events []sale.Event, done func(error)
 		return
 	}
 	time.AfterFunc(time.Until(deadline), func() { report(errDown) })
+}
+
+// PublishOrderEvents has no wire: what is held is lost.
+func (t *tape) PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func([]int64, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.down || t.hold:
+		go done(nil, errDown)
+		return
+	case !time.Now().Before(deadline):
+		go done(nil, broker.ErrDeadline)
+		return
+	}
+	acked := make([]int64, len(events))
+	for i, e := range events {
+		acked[i] = e.ID
+	}
+	t.told = append(t.told, events...)
+	go done(acked, nil)
 }
 
 var errHeld = errors.New("on the wire")
@@ -168,3 +189,8 @@ func (t *tape) published(id sale.OrderID) (n int) {
 type dead struct{}
 
 func (dead) Publish(time.Time, []sale.Event, func(error)) {}
+
+// PublishOrderEvents fails: a gateway has none to publish.
+func (dead) PublishOrderEvents(_ time.Time, _ []broker.OrderEvent, done func([]int64, error)) {
+	go done(nil, errDown)
+}

@@ -169,7 +169,8 @@ func (w *watch) load(ctx context.Context, item int64, reason string, due func(co
 	w.k.loadCrew.offerNow(item, func() {
 		w.k.guard(ctx, "load", func() {
 			_, err := w.k.loader.loadIf(ctx, item, reason, due)
-			failed := err != nil && ctx.Err() == nil
+			// An item that was retired since it was looked at has no stock to load, and needs none.
+			failed := err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotLoadable)
 			w.fail.worked(item, w.k.cfg.Now(), !failed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
 			if failed {
 				w.k.metrics.alarm(alarmLoad, item)

@@ -5,13 +5,26 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"flashgate/internal/sale"
 )
 
 // Changes as the audit table names them.
 const (
-	changeCreate  = "sale.create"
-	changeRestock = "item.restock"
+	changeCreate     = "sale.create"
+	changeUpdateSale = "sale.update"
+	changeUpdateItem = "item.update"
+	changeRestock    = "item.restock"
+	changeRetire     = "item.retire"
+	changePurge      = "item.purge"
+	changeAnonymise  = "item.anonymise"
+	changeRefunded   = "order.refunded"
 )
+
+// Subjects of changes.
+func subjectSale(id int64) string         { return fmt.Sprintf("sale:%d", id) }
+func subjectItem(id int64) string         { return fmt.Sprintf("item:%d", id) }
+func subjectOrder(id sale.OrderID) string { return "order:" + id.String() }
 
 // audit writes the row of one change. before and after are the JSON of the subject, nil for none.
 func audit(ctx context.Context, tx Tx, change uuid.UUID, what, subject string, before, after []byte) error {

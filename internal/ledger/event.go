@@ -75,6 +75,7 @@ type payload struct {
 	currency   string
 	keyHash    string
 	reservedAt int64 // milliseconds since 1970, the precision of an event
+	anonymous  bool  // of a row: who bought has been forgotten
 }
 
 func payloadOf(e *sale.Event) payload {
@@ -85,7 +86,7 @@ func payloadOf(e *sale.Event) payload {
 }
 
 // same reports whether an event has the payload that is known of its order id. An event without price or currency got those of the item when
-// it was stored, so it is not compared by them.
+// it was stored, so it is not compared by them. A row that was made anonymous does not know its user and key any more.
 func (known payload) same(e *sale.Event) bool {
 	other := payloadOf(e)
 	if other.price == "" || known.price == "" || known.price.Equal(other.price) {
@@ -93,6 +94,9 @@ func (known payload) same(e *sale.Event) bool {
 	}
 	if other.currency == "" || known.currency == "" {
 		other.currency = known.currency
+	}
+	if known.anonymous {
+		other.user, other.keyHash, other.anonymous = known.user, known.keyHash, true
 	}
 	return known == other
 }

@@ -46,9 +46,11 @@ func (db *DB) expireItem(ctx context.Context, item int64, limit int) (n int, err
 		if err != nil {
 			return err
 		}
-		// Nobody changes an order without its item's lock, so there is nothing to skip today; whoever will, is not waited for here.
+		// A payment holds its order without the item's lock. It is not waited for here, where a whole item would wait along: it pays the
+		// order, or the next call expires it.
+		// The guard is where the row is locked. Said twice, it would let the planner look for the rows in all that are PENDING.
 		rows, _ := tx.Query(ctx, `
-UPDATE flash_sale_order SET status = 'EXPIRED', ended_at = now() WHERE status = 'PENDING' AND id = ANY(ARRAY(
+UPDATE flash_sale_order SET status = 'EXPIRED', ended_at = now() WHERE id = ANY(ARRAY(
     SELECT id FROM flash_sale_order WHERE item_id = $1 AND status = 'PENDING' AND expires_at <= now()
     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING `+orderColumns, item, limit)

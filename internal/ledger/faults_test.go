@@ -265,6 +265,46 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 			}
 			l.balance()
 
+			e = reserved(item, "paid")
+			l.expect(l.write(e), Stored)
+			for i, due := range []bool{false, true} {
+				result, outcome, err := faulty().Pay(t.Context(), success(e, fmt.Sprint(i)))
+				if result != (sale.PaymentResult{Status: sale.Paid, RefundDue: due}) || outcome != PayDone || err != nil {
+					t.Errorf("pay: %+v, %v, %v", result, outcome, err)
+				}
+			}
+			l.balance()
+			if o, outcome, err := faulty().Refunded(t.Context(), e.OrderID); outcome != RefundDone || o.RefundDue || o != l.row(e.OrderID) || err != nil {
+				t.Errorf("refunded: %+v, %v, %v", o, outcome, err)
+			}
+			l.balance()
+			rows := l.changes()
+			if it, outcome, err := faulty().UpdateItem(t.Context(), item, ItemPatch{Quantity: to[int64](20)}); outcome != Patched || it.Quantity != 20 || err != nil {
+				t.Errorf("update item: %+v, %v, %v", it, outcome, err)
+			}
+			sold := lookup[int64](l, `SELECT sale_id FROM flash_sale_item WHERE id = $1`, item)
+			if s, outcome, err := faulty().UpdateSale(t.Context(), sold, SalePatch{Paused: to(true)}); outcome != Patched || !s.Paused || err != nil {
+				t.Errorf("update sale: %+v, %v, %v", s, outcome, err)
+			}
+			if done, err := faulty().Retire(t.Context(), l.create(over(1)).Items[0].ID); !done || err != nil {
+				t.Errorf("retire: %v, %v", done, err)
+			}
+			if n := l.changes() - rows; n != 4 { // one sale was created
+				t.Errorf("%d changes", n)
+			}
+			if n := lookup[int64](l, `SELECT sum(delta)::bigint FROM flash_sale_event WHERE key = $1`, fmt.Sprint("item:", item)); n != 18 {
+				t.Errorf("%d units told", n)
+			}
+			claimed, err := faulty().ClaimEvents(t.Context(), 5, time.Hour)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, e := range claimed {
+				if err := faulty().FinishEvents(t.Context(), e.ID); err != nil {
+					t.Error(err)
+				}
+			}
+
 			// A claim or a snapshot that may be somebody else's by now is not taken over; another one follows.
 			if token, ok, err := faulty().ClaimLoad(t.Context(), item); err != nil || ok != (name == "not committed") {
 				t.Errorf("claim: %d, %v, %v", token, ok, err)

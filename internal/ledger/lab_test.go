@@ -169,14 +169,45 @@ func (l *lab) row(id sale.OrderID) sale.Order {
 	return o
 }
 
+// success is the event of a provider that the whole order was paid for.
+func success(e sale.Event, event string) sale.Payment {
+	return sale.Payment{EventID: event, OrderID: e.OrderID, Succeeded: true, Amount: sale.Total(e.Price, e.Quantity), Currency: e.Currency}
+}
+
+// failure is the event of an attempt to pay that failed.
+func failure(e sale.Event, event string) sale.Payment {
+	p := success(e, event)
+	p.Succeeded = false
+	return p
+}
+
+// pay records a payment that must be taken.
+func (l *lab) pay(p sale.Payment) sale.PaymentResult {
+	l.tb.Helper()
+	result, outcome, err := l.Pay(l.tb.Context(), p)
+	if outcome != PayDone || err != nil {
+		l.tb.Fatalf("pay: %v, %v", outcome, err)
+	}
+	return result
+}
+
+// told are the types of the outgoing events of a key, none of which has been finished, in the order in which they will be told.
+func (l *lab) told(key string) []string {
+	l.tb.Helper()
+	return all[string](l, `SELECT replace(type, 'order.', '') FROM flash_sale_event WHERE key = $1 ORDER BY id`, key)
+}
+
 // makeDue moves the end of the payment window of an item's PENDING orders into the past.
 func (l *lab) makeDue(item int64) {
 	l.tb.Helper()
-	l.exec(`UPDATE flash_sale_order SET expires_at = now() - interval '1 second' WHERE item_id = $1 AND status = 'PENDING'`, item)
+	l.exec(`
+UPDATE flash_sale_order SET expires_at = now() - interval '1 second' WHERE id = ANY(ARRAY(
+    SELECT id FROM flash_sale_order WHERE item_id = $1 AND status = 'PENDING' ORDER BY id FOR UPDATE))`, item)
 }
 
 // balance checks what must hold at every moment: no oversell, sold is the live units, one live order per user and limit, and every order has
-// the one correction that its state calls for, provided that no correction has been finished yet.
+// the one correction that its state calls for, provided that no correction has been finished yet; and as many refunds are due as its payments
+// say.
 func (l *lab) balance() {
 	l.tb.Helper()
 	bad := all[string](l, `
@@ -195,7 +226,15 @@ HAVING array_agg(c.op) <> ARRAY[CASE
     WHEN o.status IN ('PENDING', 'PAID') THEN NULL
     WHEN o.reject_reason IN ('stale', 'no_room') THEN 'void'
     ELSE 'release' END]
-    OR bool_or(c.units <> o.quantity OR c.user_id <> o.user_id OR c.item_id <> o.item_id)`)
+    OR bool_or(c.units <> o.quantity OR c.user_id <> o.user_id OR c.item_id <> o.item_id)
+UNION ALL
+SELECT 'order ' || o.id || ': ' || refunds_due || ' refunds due, and its payments say ' || count(p.event_id) FROM flash_sale_order o
+LEFT JOIN flash_sale_payment p ON p.order_id = o.id AND p.effect = 'refund_due' AND p.refunded_at IS NULL
+GROUP BY o.id HAVING o.refunds_due <> count(p.event_id)
+UNION ALL
+SELECT 'order ' || o.id || ': was paid ' || count(p.event_id) || ' times and is ' || o.status FROM flash_sale_order o
+JOIN flash_sale_payment p ON p.order_id = o.id AND p.effect = 'paid'
+GROUP BY o.id HAVING count(p.event_id) <> 1 OR o.status <> 'PAID'`)
 	if len(bad) > 0 {
 		l.tb.Fatalf("out of balance: %q", bad)
 	}

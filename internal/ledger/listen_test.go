@@ -57,6 +57,25 @@ func TestListenersHearWhatChanged(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	hear("expire", TopicCorrections)
+	if _, outcome, err := l.UpdateItem(t.Context(), item, ItemPatch{Paused: to(true)}); outcome != Patched || err != nil {
+		t.Fatal(outcome, err)
+	}
+	hear("pause an item", TopicCatalogue)
+	if _, outcome, err := l.UpdateItem(t.Context(), item, ItemPatch{Paused: to(true)}); outcome != Patched || err != nil {
+		t.Fatal(outcome, err)
+	}
+	if _, outcome, err := l.UpdateItem(t.Context(), item, ItemPatch{Quantity: to[int64](9)}); outcome != Patched || err != nil {
+		t.Fatal(outcome, err)
+	}
+	hear("add units", TopicCatalogue, TopicCorrections)
+	ended := l.create(over(1))
+	hear("create", TopicCatalogue)
+	if _, outcome, err := l.UpdateSale(t.Context(), ended.ID, SalePatch{Name: to("over")}); outcome != Patched || err != nil {
+		t.Fatal(outcome, err)
+	}
+	hear("rename a sale", TopicCatalogue)
+	l.retire(ended.Items[0].ID)
+	hear("retire", TopicCatalogue)
 
 	// The connection breaks: it comes back by itself, and says that something may have been missed.
 	l.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()`)

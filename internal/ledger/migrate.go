@@ -17,7 +17,7 @@ import (
 var migrations embed.FS
 
 // SchemaVersion is the version of the schema that this binary needs: the number of its last migration.
-const SchemaVersion int64 = 2
+const SchemaVersion int64 = 3
 
 const (
 	// schemaTable holds the version. It is not goose's default, because the database may be shared with a shop that uses goose itself.
@@ -29,10 +29,13 @@ const (
 )
 
 // Migrate brings the schema to SchemaVersion; a newer one is left alone. Any number of processes may call it at once: one does the work
-// under an advisory lock, the others wait for it, up to five minutes. Migrations only add, so that binaries of the version before go on
-// working. A statement that would have to wait for long behind somebody else's transaction, and make everybody else wait behind it, fails
-// instead, and Migrate can be called again.
-func Migrate(ctx context.Context, url string) error {
+// under an advisory lock, the others wait for it, up to five minutes. Migrations take nothing away that binaries of the version before need. A
+// statement that would have to wait for long behind somebody else's transaction, and make everybody else wait behind it, fails instead, and
+// Migrate can be called again.
+func Migrate(ctx context.Context, url string) error { return migrate(ctx, url, SchemaVersion) }
+
+// migrate brings the schema to a version, or leaves a newer one alone.
+func migrate(ctx context.Context, url string, version int64) error {
 	cfg := Config{URL: url, ApplicationName: "flashgate migrate", StatementTimeout: -1, IdleInTransactionTimeout: -1}.WithDefaults()
 	pool, err := cfg.pool()
 	if err != nil {
@@ -53,7 +56,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
+	if _, err := provider.UpTo(ctx, version); err != nil {
 		return fmt.Errorf("migrate database: %w", err)
 	}
 	return nil

@@ -11,16 +11,15 @@ import (
 )
 
 // orderColumns are what scanOrder reads.
-const orderColumns = `id, item_id, user_id, quantity, price::text, currency, status, refund_due, key_hash, shard, epoch, reserved_at, created_at, expires_at`
+const orderColumns = `id, item_id, user_id, quantity, price::text, currency, status, refunds_due > 0, key_hash, shard, epoch,
+reserved_at, created_at, expires_at, paid_at, ended_at, refunded_at, coalesce(reject_reason, ''), trace`
 
 func scanOrder(row pgx.CollectableRow) (sale.Order, error) {
 	var o sale.Order
-	var expires *time.Time
+	var expires, paid, ended, refunded *time.Time
 	err := row.Scan((*[16]byte)(&o.ID), &o.ItemID, &o.UserID, &o.Quantity, &o.Price, &o.Currency, &o.Status, &o.RefundDue, &o.KeyHash, &o.Shard,
-		&o.Epoch, &o.ReservedAt, &o.CreatedAt, &expires)
-	if expires != nil {
-		o.ExpiresAt = *expires
-	}
+		&o.Epoch, &o.ReservedAt, &o.CreatedAt, &expires, &paid, &ended, &refunded, &o.RejectReason, &o.Trace)
+	o.ExpiresAt, o.PaidAt, o.EndedAt, o.RefundedAt = value(expires), value(paid), value(ended), value(refunded)
 	return o, err
 }
 
@@ -36,7 +35,8 @@ func (db *DB) Order(ctx context.Context, id sale.OrderID) (sale.Order, bool, err
 // LiveOrder returns the live order of a user for an item; false when there is none.
 func (db *DB) LiveOrder(ctx context.Context, item int64, user string) (sale.Order, bool, error) {
 	o, ok, err := db.order(ctx, `SELECT `+orderColumns+` FROM flash_sale_order
-WHERE item_id = $1 AND user_id = $2 AND status IN ('PENDING', 'PAID')`, item, user)
+WHERE limit_key = (SELECT limit_key FROM flash_sale_item WHERE id = $1) AND user_id = $2 AND status IN ('PENDING', 'PAID') AND item_id = $1`,
+		item, user)
 	if err != nil {
 		return sale.Order{}, false, fmt.Errorf("read live order for item %d: %w", item, err)
 	}

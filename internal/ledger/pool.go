@@ -82,6 +82,8 @@ func (c Config) pool() (*pgxpool.Config, error) {
 	// end, and is kept until the next ANALYZE, which comes a minute later: batches of 1,000 then took seconds instead of 50 ms. Without
 	// such scans every plan uses an index from the first row on. The statements help by having no join that could be turned round.
 	set("enable_seqscan", "off")
+	// What cannot do without something that is switched off counts as very expensive, and would be compiled each time, for tenths of a second.
+	set("jit", "off")
 	// Not negotiable: the audit table shows times as the session prints them.
 	params["timezone"] = "UTC"
 	p.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {

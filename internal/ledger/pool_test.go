@@ -24,7 +24,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return value
 	}
 	for name, want := range map[string]string{
-		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "2s", "timezone": "UTC", "enable_seqscan": "off",
+		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "2s", "timezone": "UTC", "enable_seqscan": "off", "jit": "off",
 		"application_name": "flashgate",
 	} {
 		if got := show(l.DB, name); got != want {
@@ -148,6 +148,37 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 		check(db.EndLoad(ctx, b, token))
 	}
 	_, err = db.LoadWatch(ctx)
+	check(err)
+	_, _, err = db.Pay(ctx, success(events[1], user[len("user "):]))
+	check(err)
+	_, err = db.Payments(ctx, events[1].OrderID)
+	check(err)
+	_, _, err = db.Refunded(ctx, events[0].OrderID)
+	check(err)
+	_, _, err = db.Orders(ctx, OrderFilter{Limit: 3})
+	check(err)
+	it, ok, err := db.Item(ctx, b)
+	check(err)
+	if ok {
+		_, _, err = db.UpdateSale(ctx, it.SaleID, SalePatch{Name: &user})
+		check(err)
+	}
+	_, _, err = db.UpdateItem(ctx, b, ItemPatch{Paused: to(len(user)%2 == 0)})
+	check(err)
+	_, err = db.Audit(ctx, AuditFilter{Limit: 3})
+	check(err)
+	told, err := db.ClaimEvents(ctx, 3, 0)
+	check(err)
+	for _, e := range told {
+		check(db.FinishEvents(ctx, e.ID))
+	}
+	_, _, err = db.WaitingEvents(ctx)
+	check(err)
+	_, err = db.Retirable(ctx, 0)
+	check(err)
+	_, err = db.Retire(ctx, a)
+	check(err)
+	_, err = db.Purge(ctx, time.Now(), PurgeDelete, false)
 	check(err)
 	return errors.Join(errs...)
 }

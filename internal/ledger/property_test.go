@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,14 +19,16 @@ import (
 
 // model is the ledger in memory, one event at a time: what the set-based statements must amount to.
 type model struct {
-	items  map[int64]*modelItem
-	orders map[sale.OrderID]*modelOrder
+	items    map[int64]*modelItem
+	orders   map[sale.OrderID]*modelOrder
+	payments map[string]modelPayment
 }
 
 type modelItem struct {
 	quantity, sold, epoch int64
 	limit                 string
 	keys                  map[string]int64 // restocks
+	told                  []string
 }
 
 type modelOrder struct {
@@ -33,7 +36,13 @@ type modelOrder struct {
 	status sale.OrderStatus
 	due    bool
 	epoch  int64 // of the item when it ended or was refused: its correction has to carry it
+
+	refunds  int  // due
+	refunded bool // ever
+	told     []string
 }
+
+func (o *modelOrder) tell(what string) { o.told = append(o.told, what) }
 
 func (m *model) live(limit, user string) bool {
 	for _, o := range m.orders {
@@ -46,6 +55,7 @@ func (m *model) live(limit, user string) bool {
 
 func (m *model) end(o *modelOrder, status sale.OrderStatus) {
 	o.status, o.epoch = status, m.items[o.event.ItemID].epoch
+	o.tell(strings.ToLower(string(status)))
 	m.items[o.event.ItemID].sold -= o.event.Quantity
 }
 
@@ -93,6 +103,9 @@ func (m *model) writeOne(e sale.Event) Written {
 	if w == Stored {
 		o.status = sale.Pending
 		it.sold += e.Quantity
+		o.tell("created")
+	} else {
+		o.tell("rejected")
 	}
 	m.orders[e.OrderID] = o
 	return w
@@ -130,6 +143,7 @@ func TestAnySequenceKeepsTheInvariants(t *testing.T) {
 			"give up":          tr.giveUp,
 			"expire":           tr.expire,
 			"pay":              tr.pay,
+			"refunded":         tr.refunded,
 			"restock":          tr.restock,
 			"load":             tr.load,
 			"":                 tr.check,
@@ -140,8 +154,8 @@ func TestAnySequenceKeepsTheInvariants(t *testing.T) {
 func (tr *trial) start() {
 	perItem, perSale := aSale(3), aSale(2, 4)
 	perSale.PurchaseLimit = sale.PerSale
-	tr.m = &model{items: make(map[int64]*modelItem), orders: make(map[sale.OrderID]*modelOrder)}
-	for _, table := range []string{"order", "correction", "conflict", "restock", "item"} {
+	tr.m = &model{items: make(map[int64]*modelItem), orders: make(map[sale.OrderID]*modelOrder), payments: make(map[string]modelPayment)}
+	for _, table := range []string{"payment", "event", "order", "correction", "conflict", "restock", "item"} {
 		tr.exec(`DELETE FROM flash_sale_` + table)
 	}
 	for _, s := range []sale.Sale{tr.create(perItem), tr.create(perSale)} {
@@ -228,7 +242,7 @@ func (tr *trial) giveUp(t *rapid.T) {
 func (tr *trial) givenUp(events ...sale.Event) {
 	for _, e := range events {
 		if tr.m.orders[e.OrderID] == nil {
-			tr.m.orders[e.OrderID] = &modelOrder{event: e, status: sale.Cancelled, epoch: tr.m.items[e.ItemID].epoch}
+			tr.m.orders[e.OrderID] = &modelOrder{event: e, status: sale.Cancelled, epoch: tr.m.items[e.ItemID].epoch, told: []string{"cancelled"}}
 		}
 	}
 }
@@ -247,15 +261,6 @@ func (tr *trial) expire(t *rapid.T) {
 	}
 }
 
-// pay stands in for the webhook, which this package does not have yet.
-func (tr *trial) pay(t *rapid.T) {
-	e := tr.draw(t)
-	if o := tr.m.orders[e.OrderID]; o != nil && o.status == sale.Pending {
-		o.status = sale.Paid
-		tr.exec(`UPDATE flash_sale_order SET status = 'PAID' WHERE id = $1`, [16]byte(e.OrderID))
-	}
-}
-
 func (tr *trial) restock(t *rapid.T) {
 	item := rapid.SampledFrom(tr.items).Draw(t, "item")
 	units := rapid.Int64Range(1, 2).Draw(t, "units")
@@ -270,6 +275,7 @@ func (tr *trial) restock(t *rapid.T) {
 	}
 	it.quantity += units
 	it.keys[key] = units
+	it.told = append(it.told, fmt.Sprint("stock.increased ", units, " ", it.quantity))
 	if err != nil || got.Repeated || got.Quantity != it.quantity {
 		t.Fatalf("restock: %+v, %v", got, err)
 	}
@@ -315,21 +321,22 @@ func (tr *trial) check(t *rapid.T) {
 		}
 	}
 	rows, _ := tr.sql.Query(context.Background(), `
-SELECT o.id, o.status, coalesce(c.epoch, -1) FROM flash_sale_order o LEFT JOIN flash_sale_correction c ON c.order_id = o.id`)
-	n := 0
+SELECT o.id, o.status, o.refunds_due, coalesce(c.epoch, -1) FROM flash_sale_order o LEFT JOIN flash_sale_correction c ON c.order_id = o.id`)
+	n, refunds := 0, 0
 	var id sale.OrderID
 	var status sale.OrderStatus
 	var epoch int64
-	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &status, &epoch}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &status, &refunds, &epoch}, func() error {
 		n++
-		if o := tr.m.orders[id]; o == nil || o.status != status || !status.Live() && o.epoch != epoch {
-			return fmt.Errorf("order %s is %s, want %+v", id, status, o)
+		if o := tr.m.orders[id]; o == nil || o.status != status || o.refunds != refunds || !status.Live() && o.epoch != epoch {
+			return fmt.Errorf("order %s is %s with %d refunds due, want %+v", id, status, refunds, o)
 		}
 		return nil
 	})
 	if err != nil || n != len(tr.m.orders) {
 		t.Fatalf("%d orders, want %d, %v", n, len(tr.m.orders), err)
 	}
+	tr.checkTold(t)
 }
 
 // faulty is the ledger with a fault drawn for its next transaction.

@@ -44,7 +44,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 				for _, w := range written {
 					decided[w].Add(1)
 				}
-				switch n % 5 {
+				switch n % 9 {
 				case 0:
 					_, _, err = db.Cancel(ctx, events[0].OrderID, user)
 				case 1:
@@ -58,6 +58,25 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 					if claimed, err = db.ClaimCorrections(ctx, 3, 0); err == nil && len(claimed) > 0 {
 						err = db.PostponeCorrections(ctx, []int64{claimed[0].ID}, 0)
 					}
+				case 5:
+					_, _, err = db.Refunded(ctx, events[1].OrderID)
+				case 6:
+					_, _, err = db.UpdateItem(ctx, events[0].ItemID, ItemPatch{Quantity: to(stock + int64(n))})
+				case 7:
+					_, _, err = db.UpdateSale(ctx, s.ID, SalePatch{Name: to(user)})
+				case 8:
+					_, err = db.Retire(ctx, events[0].ItemID)
+				}
+				if err != nil {
+					return err
+				}
+				// Four orders are told to be paid by the same event.
+				if _, _, err = db.Pay(ctx, success(events[0], fmt.Sprint("event-", n/4))); err != nil {
+					return err
+				}
+				claimed, err := db.ClaimEvents(ctx, 3, 0)
+				if err == nil && len(claimed) > 1 {
+					err = db.FinishEvents(ctx, claimed[1].ID, claimed[0].ID)
 				}
 				return err
 			}

@@ -19,10 +19,10 @@ type Restocked struct {
 	Repeated     bool   // the same key and quantity had been used before: nothing was added now
 }
 
-// Restock adds units, 1 or more, to the quantity of an item, and writes the correction that adds them in Redis. With a key (not "") it
-// happens once: a repetition with the same key gets the same answer, with another quantity ErrKeyReused. Refused are an item that does not
-// exist (*NotFoundError) or is retired (ErrRetired) and a quantity above sale.MaxQuantity (ErrTooMany). After an error of kind Unknown the
-// units may have been added; only a call with a key may be repeated then.
+// Restock adds units, 1 or more, to the quantity of an item, and writes the correction that adds them in Redis and the event stock.increased. With
+// a key (not "") it happens once: a repetition with the same key gets the same answer, with another quantity ErrKeyReused. Refused are an item
+// that does not exist (*NotFoundError) or is retired (ErrRetired) and a quantity above sale.MaxQuantity (ErrTooMany). After an error of kind
+// Unknown the units may have been added; only a call with a key may be repeated then.
 func (db *DB) Restock(ctx context.Context, item, units int64, key string) (Restocked, error) {
 	change := uuid.New()
 	var done Restocked
@@ -88,25 +88,41 @@ UPDATE flash_sale_item i SET quantity = i.quantity + $2 FROM old WHERE i.id = $1
 		return Restocked{}, fmt.Errorf("raise quantity: %w", err)
 	}
 	done := Restocked{Quantity: it.quantity + units, OperationID: change.String()}
-	err = tx.QueryRow(ctx, `
-INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-		it.id, string(OpIncrease), units, [16]byte(change), it.epoch).Scan(&done.CorrectionID)
-	if err != nil {
-		return Restocked{}, fmt.Errorf("write correction: %w", err)
-	}
-	if err := audit(ctx, tx, change, changeRestock, fmt.Sprintf("item:%d", it.id), before, after); err != nil {
+	if done.CorrectionID, err = increase(ctx, tx, it, units, change); err != nil {
 		return Restocked{}, err
 	}
-	var writes pgx.Batch
-	if key != "" {
-		writes.Queue(`
-INSERT INTO flash_sale_restock (item_id, idempotency_key, units, quantity, operation_id, correction_id) VALUES ($1, $2, $3, $4, $5, $6)`,
-			it.id, key, units, done.Quantity, [16]byte(change), done.CorrectionID)
+	if err := audit(ctx, tx, change, changeRestock, subjectItem(it.id), before, after); err != nil {
+		return Restocked{}, err
 	}
+	if key == "" {
+		return done, nil
+	}
+	_, err = tx.Exec(ctx, `
+INSERT INTO flash_sale_restock (item_id, idempotency_key, units, quantity, operation_id, correction_id) VALUES ($1, $2, $3, $4, $5, $6)`,
+		it.id, key, units, done.Quantity, [16]byte(change), done.CorrectionID)
+	if err != nil {
+		return Restocked{}, fmt.Errorf("remember idempotency key: %w", err)
+	}
+	return done, nil
+}
+
+// increase writes what follows from units that have been added to a locked item: the correction that adds them in Redis, whose id it returns, and
+// the event stock.increased; and sends word of both. it is the item as it was before.
+func increase(ctx context.Context, tx Tx, it lockedItem, units int64, operation uuid.UUID) (correction int64, err error) {
+	err = tx.QueryRow(ctx, `
+INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		it.id, string(OpIncrease), units, [16]byte(operation), it.epoch).Scan(&correction)
+	if err != nil {
+		return 0, fmt.Errorf("write correction: %w", err)
+	}
+	var writes pgx.Batch
+	writes.Queue(`
+INSERT INTO flash_sale_event (key, type, item_id, operation_id, delta, quantity) VALUES ($1, 'stock.increased', $2, $3, $4, $5)`,
+		subjectItem(it.id), it.id, [16]byte(operation), units, it.quantity+units)
 	writes.Queue(notify, TopicCatalogue)
 	writes.Queue(notify, TopicCorrections)
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
-		return Restocked{}, fmt.Errorf("write restock: %w", err)
+		return 0, fmt.Errorf("write event: %w", err)
 	}
-	return done, nil
+	return correction, nil
 }

@@ -162,7 +162,7 @@ func readBack(ctx context.Context, tx Tx, id int64, ids []int64) (sale.Sale, err
 
 // announceSale writes the audit row of a new sale and tells the gateways.
 func announceSale(ctx context.Context, tx Tx, change uuid.UUID, id int64) error {
-	subject := fmt.Sprintf("sale:%d", id)
+	subject := subjectSale(id)
 	var after []byte
 	err := tx.QueryRow(ctx, `
 SELECT to_jsonb(s) || jsonb_build_object('items',

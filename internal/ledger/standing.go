@@ -22,8 +22,9 @@ func (db *DB) Standing(ctx context.Context, item int64, orders []sale.OrderID) (
 			}
 			it = items[0]
 			return tx.QueryRow(ctx, `
-SELECT coalesce(sum(quantity), 0)::bigint FROM flash_sale_order
-WHERE item_id = $1 AND id = ANY($2) AND status IN ('PENDING', 'PAID')`, item, uuids(orders)).Scan(&held)
+SELECT coalesce(sum(o.quantity), 0)::bigint FROM (SELECT DISTINCT unnest($2::uuid[])) AS e(id)
+CROSS JOIN LATERAL (SELECT quantity, item_id, status FROM flash_sale_order o WHERE o.id = e.id LIMIT 1) o
+WHERE o.item_id = $1 AND o.status IN ('PENDING', 'PAID')`, item, uuids(orders)).Scan(&held)
 		})
 	})
 	if err != nil {

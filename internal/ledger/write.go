@@ -161,7 +161,8 @@ func (b *batch) read(ctx context.Context, tx Tx) (*known, error) {
 		return err
 	})
 	reads.Queue(`
-SELECT id, item_id, user_id, quantity, price::text, currency, key_hash, reserved_at FROM flash_sale_order WHERE id = ANY($1)`,
+SELECT id, item_id, user_id, quantity, price::text, currency, key_hash, reserved_at, anonymised_at IS NOT NULL
+FROM flash_sale_order WHERE id = ANY($1)`,
 		uuids(b.ids)).Query(k.collectRows)
 	reads.Queue(`
 SELECT i.limit_key, e.user_id
@@ -181,7 +182,8 @@ func (k *known) collectRows(rows pgx.Rows) error {
 	var id sale.OrderID
 	var p payload
 	var reserved time.Time
-	_, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &p.item, &p.user, &p.quantity, &p.price, &p.currency, &p.keyHash, &reserved}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&id), &p.item, &p.user, &p.quantity, &p.price, &p.currency, &p.keyHash, &reserved,
+		&p.anonymous}, func() error {
 		p.reservedAt = reserved.UnixMilli()
 		k.rows[id] = p
 		return nil

@@ -26,7 +26,7 @@ func TestWriteStoresTheWholeEvent(t *testing.T) {
 	o := l.row(e.OrderID)
 	want := sale.Order{
 		ID: e.OrderID, ItemID: item, UserID: "alice", Quantity: 3, Price: "5", Currency: "EUR", Status: sale.Pending, KeyHash: "k", Shard: 7,
-		ReservedAt: e.ReservedAt, CreatedAt: o.CreatedAt, ExpiresAt: o.CreatedAt.Add(10 * time.Minute),
+		ReservedAt: e.ReservedAt, CreatedAt: o.CreatedAt, ExpiresAt: o.CreatedAt.Add(10 * time.Minute), Trace: "00-a-b-01",
 	}
 	if o != want {
 		t.Errorf("order is\n%+v, want\n%+v", o, want)

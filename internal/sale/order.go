@@ -31,13 +31,19 @@ type Order struct {
 	Price      Price // per unit, as shown when it was reserved
 	Currency   string
 	Status     OrderStatus
-	RefundDue  bool
+	RefundDue  bool // money has come in that it does not need, and has not been paid back
 	KeyHash    string
 	Shard      int
 	Epoch      int64
 	ReservedAt time.Time // by the clock of Redis
 	CreatedAt  time.Time // by the clock of PostgreSQL, as ExpiresAt
 	ExpiresAt  time.Time // end of the payment window
+	PaidAt     time.Time // zero unless PAID
+	EndedAt    time.Time // zero while it is live
+	RefundedAt time.Time // when somebody last said that what was due has been paid back; zero if never
+
+	RejectReason string // of a REJECTED order
+	Trace        string // W3C traceparent of the purchase, or empty
 }
 
 // Event says that units were reserved: what the outbox in Redis holds, Kafka carries and the consumer writes. The same reservation gives the

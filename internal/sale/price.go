@@ -2,7 +2,6 @@ package sale
 
 import (
 	"errors"
-	"math/big"
 	"strings"
 )
 
@@ -23,11 +22,7 @@ func ParsePrice(text string) (Price, error) {
 }
 
 // Equal reports whether two valid prices are the same amount: "19.8" equals "19.80". An invalid price equals nothing.
-func (p Price) Equal(q Price) bool {
-	a, okA := new(big.Rat).SetString(string(p))
-	b, okB := new(big.Rat).SetString(string(q))
-	return okA && okB && a.Cmp(b) == 0
-}
+func (p Price) Equal(q Price) bool { return sameNumber(string(p), string(q)) }
 
 func digits(s string, most int) bool {
 	if len(s) < 1 || len(s) > most {

@@ -5,10 +5,11 @@ import "errors"
 // Reason is why a token was refused, as a metrics label.
 type Reason string
 
-// The reasons.
+// The reasons. There will not be many more: each is a series of a metric.
 const (
 	ReasonMalformed Reason = "malformed" // not a token, or one with a part that cannot be read
-	ReasonAlgorithm Reason = "algorithm" // none, or one without a configured key
+	ReasonAlgorithm Reason = "algorithm" // none, or one without a key
+	ReasonKey       Reason = "key"       // it names a key (kid) that is not known
 	ReasonSignature Reason = "signature"
 	ReasonExpired   Reason = "expired"
 	ReasonNotYet    Reason = "not_yet" // nbf or iat in the future
@@ -16,7 +17,8 @@ const (
 )
 
 // Error is the refusal of a token. It never holds anything of the token, so it may
-// be logged. Trying the same token again helps only where the reason is not_yet.
+// be logged. Trying the same token again helps only where the reason is not_yet, or key: a
+// provider that has just begun to sign with a new one is asked for it (see [KeySet]).
 type Error struct {
 	Reason Reason
 	detail string
@@ -33,6 +35,10 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
+var reasons = []Reason{
+	ReasonMalformed, ReasonAlgorithm, ReasonKey, ReasonSignature, ReasonExpired, ReasonNotYet, ReasonClaims,
+}
+
 // Refusals are made once: a flood of bad tokens should not cost garbage, too.
 var (
 	errTooLong   = &Error{ReasonMalformed, "it is longer than 8192 bytes"}
@@ -41,7 +47,8 @@ var (
 	errCritical  = &Error{ReasonMalformed, "its header demands an extension (crit)"}
 	errJSON      = &Error{ReasonMalformed, "its payload is not a JSON object"}
 	errRepeated  = &Error{ReasonMalformed, "its payload names a claim twice"}
-	errAlgorithm = &Error{ReasonAlgorithm, "there is no key for its algorithm"}
+	errAlgorithm = &Error{ReasonAlgorithm, "there is no key for its algorithm, or several in a key set and it names none (kid)"}
+	errKey       = &Error{ReasonKey, "the key that it names (kid) is not known"}
 	errSignature = &Error{ReasonSignature, "the signature does not match"}
 	errExpired   = &Error{ReasonExpired, "it has expired"}
 	errNotYet    = &Error{ReasonNotYet, "it is not valid yet (nbf or iat)"}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"bytes"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -124,6 +125,34 @@ func FuzzScanner(f *testing.F) {
 		}
 		if dec.More() {
 			t.Fatalf("%d members found, and there are more", len(got))
+		}
+	})
+}
+
+// Whatever is configured as PEM: no panic, and either an error or whole blocks, each a key for its algorithm.
+func FuzzPublicKeys(f *testing.F) {
+	for _, a := range []string{RS256, ES256, EdDSA} {
+		text := publicPEM(f, testKeys()[a])
+		f.Add(text)
+		f.Add(append([]byte("comment\n"), append(text, text[:len(text)/2]...)...))
+		f.Add(append(certificate(f, testKeys()[a].(crypto.Signer)), text...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		keys, err := parsePublicKeys(data)
+		if err != nil {
+			return
+		}
+		found := 0
+		for algorithm, list := range keys {
+			for _, key := range list {
+				if a, err := algorithmOf(key); err != nil || a != algorithm || len(list) > maxStaticKeys {
+					t.Fatalf("%T as one of %d for %s: %v", key, len(list), algorithm, err)
+				}
+				found++
+			}
+		}
+		if begun := bytes.Count(data, pemBegin); found == 0 || found > begun || begun != bytes.Count(data, pemEnd) {
+			t.Fatalf("%d keys of %d blocks begun and %d ended", found, begun, bytes.Count(data, pemEnd))
 		}
 	})
 }

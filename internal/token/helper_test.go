@@ -42,6 +42,38 @@ var testKeys = sync.OnceValue(func() map[string]any {
 	return map[string]any{HS256: testSecret, RS256: rsaKey, ES256: ecKey, EdDSA: edKey}
 })
 
+// newKey makes another private key for an algorithm.
+func newKey(tb testing.TB, algorithm string) any {
+	tb.Helper()
+	switch algorithm {
+	case RS256:
+		return must(rsa.GenerateKey(rand.Reader, 2048))
+	case ES256:
+		return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	case EdDSA:
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return must(key, err)
+	}
+	tb.Fatalf("no key for %s", algorithm)
+	return nil
+}
+
+// signedAs is a good token that names its key, unless kid is empty.
+func signedAs(tb testing.TB, algorithm, kid string, key any) []byte {
+	tb.Helper()
+	header := fmt.Sprintf(`{"alg":%q,"kid":%q}`, algorithm, kid)
+	if kid == "" {
+		header = fmt.Sprintf(`{"alg":%q}`, algorithm)
+	}
+	return signed(tb, jwt.GetSigningMethod(algorithm), key, header, goodPayload())
+}
+
+// signedBySaying is a good token whose header claims what it likes.
+func signedBySaying(tb testing.TB, used, claimed, kid string) []byte {
+	tb.Helper()
+	return signed(tb, jwt.GetSigningMethod(used), testKeys()[used], fmt.Sprintf(`{"alg":%q,"kid":%q}`, claimed, kid), goodPayload())
+}
+
 // publicPEM is the PKIX text of the public half of an algorithm's key.
 func publicPEM(tb testing.TB, private any) []byte {
 	tb.Helper()

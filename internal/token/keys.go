@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -22,7 +23,7 @@ const MinSecret = 32
 
 // KeySource finds the key that a token must be signed with. Verify calls it for every
 // token, forged ones included: it answers from memory, is safe for concurrent use, and
-// gives for an algorithm only keys that were configured for that algorithm.
+// gives for an algorithm only keys that are for that algorithm.
 type KeySource interface {
 	// Key gives the key for one of the four algorithms and the token's key id, ""
 	// where it has none: []byte for HS256, *rsa.PublicKey for RS256,
@@ -35,22 +36,26 @@ type KeySource interface {
 type KeyConfig struct {
 	// Secret is the HS256 key, at least MinSecret bytes.
 	Secret []byte
-	// PublicKeys is PEM text with one public key, or several of different
-	// algorithms: PKIX (PUBLIC KEY), PKCS #1 (RSA PUBLIC KEY) or the CERTIFICATE of
-	// the signer, whose dates are not looked at. RSA of 2048 bits or more is for
-	// RS256, P-256 for ES256, Ed25519 for EdDSA.
+	// PublicKeys is PEM text with one public key or several: PKIX (PUBLIC KEY),
+	// PKCS #1 (RSA PUBLIC KEY) or the CERTIFICATE of the signer, whose dates and uses
+	// are not looked at. RSA of 2048 to 8192 bits is for RS256, P-256 for ES256,
+	// Ed25519 for EdDSA. A token is held against every key of its algorithm, in the
+	// order of the text: while keys rotate, the old and the new one are in it, and
+	// there are at most 4 of an algorithm. Comments between the blocks are allowed.
 	PublicKeys []byte
 }
 
-// Keys are the keys of the configuration, at most one per algorithm. Immutable, safe
-// for concurrent use.
-type Keys struct{ byAlgorithm map[string]any }
+// Keys are the keys of the configuration. Immutable, safe for concurrent use.
+type Keys struct {
+	byAlgorithm map[string][]any
+	given       map[string]any // the same as Key gives them, made once
+}
 
 var _ KeySource = (*Keys)(nil)
 
 // NewKeys reads the keys. Errors say what is wrong and hold nothing of a secret.
 func NewKeys(cfg KeyConfig) (*Keys, error) {
-	k := &Keys{byAlgorithm: map[string]any{}}
+	k := &Keys{byAlgorithm: map[string][]any{}, given: map[string]any{}}
 	if len(cfg.Secret) == 0 && len(cfg.PublicKeys) == 0 {
 		return nil, errors.New("load token keys: there is neither a secret nor a public key")
 	}
@@ -58,16 +63,17 @@ func NewKeys(cfg KeyConfig) (*Keys, error) {
 		if err := checkSecret(cfg.Secret); err != nil {
 			return nil, fmt.Errorf("load token secret: %w", err)
 		}
-		k.byAlgorithm[HS256] = bytes.Clone(cfg.Secret)
+		k.byAlgorithm[HS256] = []any{bytes.Clone(cfg.Secret)}
 	}
 	if len(cfg.PublicKeys) > 0 {
 		keys, err := parsePublicKeys(cfg.PublicKeys)
 		if err != nil {
 			return nil, fmt.Errorf("load token public key: %w", err)
 		}
-		for algorithm, key := range keys {
-			k.byAlgorithm[algorithm] = key
-		}
+		maps.Copy(k.byAlgorithm, keys)
+	}
+	for algorithm, keys := range k.byAlgorithm {
+		k.given[algorithm] = given(keys)
 	}
 	return k, nil
 }
@@ -84,17 +90,14 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// Key gives the one key of the algorithm, whatever the id: keys of the configuration
-// have none.
+// Key gives the keys of the algorithm, whatever the id: keys of the configuration have
+// none.
 func (k *Keys) Key(algorithm, _ string) (any, bool) {
-	key, ok := k.byAlgorithm[algorithm]
+	key, ok := k.given[algorithm]
 	return key, ok
 }
 
 // Algorithms are those that have a key, in the order HS256, RS256, ES256, EdDSA.
 func (k *Keys) Algorithms() []string {
-	return slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool {
-		_, ok := k.byAlgorithm[a]
-		return !ok
-	})
+	return slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return k.given[a] == nil })
 }

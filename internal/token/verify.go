@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -31,6 +32,9 @@ type Config struct {
 	Leeway time.Duration
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// Registerer gets the counter flashgate_token_refused_total{reason}. Nil: nothing is
+	// registered. Verifiers with the same one share the counter.
+	Registerer prometheus.Registerer
 }
 
 // WithDefaults fills in the clock.
@@ -59,12 +63,17 @@ type Verifier struct {
 	keys               KeySource
 	checkIss, checkAud bool
 	validator          *jwt.Validator
+	refused            map[Reason]prometheus.Counter
 }
 
 // NewVerifier makes a verifier.
 func NewVerifier(cfg Config) (*Verifier, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("make token verifier: %w", err)
+	}
+	refused, err := newRefusals(cfg.Registerer)
+	if err != nil {
 		return nil, fmt.Errorf("make token verifier: %w", err)
 	}
 	options := []jwt.ParserOption{
@@ -84,18 +93,28 @@ func NewVerifier(cfg Config) (*Verifier, error) {
 		checkIss:  cfg.Issuer != "",
 		checkAud:  cfg.Audience != "",
 		validator: jwt.NewValidator(options...),
+		refused:   refused,
 	}, nil
 }
 
 // Verify checks a token, in this order: size and shape; the header, and that there is
 // a key for its algorithm; the signature; only then what the payload says: exp
 // (required), nbf and iat, issuer and audience where configured, the subject. Any
-// error is an *Error. It keeps nothing of raw.
+// error is an *Error, and is counted. It keeps nothing of raw, and does not block.
 //
 // The library's parser is left out: it decodes header and payload before it looks at
 // the signature, and what it makes of repeated names would have to be checked beside
 // it all the same. With it, an HS256 check took 10.5 µs instead of 5.3.
 func (v *Verifier) Verify(raw []byte) (Claims, error) {
+	claims, refused := v.verify(raw)
+	if refused != nil {
+		v.refused[refused.Reason].Inc()
+		return Claims{}, refused
+	}
+	return claims, nil
+}
+
+func (v *Verifier) verify(raw []byte) (Claims, *Error) {
 	if len(raw) > MaxBytes {
 		return Claims{}, errTooLong
 	}
@@ -112,7 +131,10 @@ func (v *Verifier) Verify(raw []byte) (Claims, error) {
 		return Claims{}, errAlgorithm
 	}
 	key, ok := v.keys.Key(header.algorithm, header.id)
-	if !ok {
+	switch {
+	case !ok && header.id != "":
+		return Claims{}, errKey
+	case !ok:
 		return Claims{}, errAlgorithm
 	}
 	signature, ok := decode(raw[last+1:])

@@ -244,7 +244,7 @@ func TestKeySourceGetsTheID(t *testing.T) {
 	}})
 	for header, want := range map[string]Reason{
 		`{"alg":"RS256","kid":"new"}`:   "",
-		`{"alg":"RS256","kid":"old"}`:   ReasonAlgorithm,
+		`{"alg":"RS256","kid":"old"}`:   ReasonKey,
 		`{"alg":"RS256"}`:               ReasonAlgorithm,
 		`{"alg":"RS256","kid":"wrong"}`: ReasonSignature,
 	} {

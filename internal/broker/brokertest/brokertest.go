@@ -170,10 +170,11 @@ func (s *Server) Write(t testing.TB, records ...*kgo.Record) {
 func (s *Server) Read(t testing.TB, topic string) []*kgo.Record {
 	t.Helper()
 	ctx := Context(t)
-	ends, err := s.Admin(t).End(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := s.Admin(t)
+	var ends broker.Ends
+	var err error
+	// A broker that has just woken up elects the leaders of its partitions anew.
+	devtest.Eventually(t, Timeout, func() bool { ends, err = admin.End(ctx, topic); return err == nil }, "the end of %s is known", topic)
 	left := len(ends.Offsets)
 	client := s.Client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	var all []*kgo.Record

@@ -2,6 +2,8 @@ package devtest
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"flashgate/internal/devstack"
@@ -33,27 +35,65 @@ func Kafka(tb testing.TB) *devstack.Kafka {
 // PrivateKafka starts an Apache Kafka broker for one test, which may stop it, or needs topics of fixed names for itself.
 func PrivateKafka(tb testing.TB) *devstack.Kafka {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	k, err := devstack.StartKafka(ctx, devstack.KafkaConfig{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	stopAtCleanup(tb, k.Stop)
-	return k
+	return GuardedKafka(tb, devstack.KafkaAccess{})
+}
+
+// GuardedKafka is PrivateKafka with TLS, users or both.
+func GuardedKafka(tb testing.TB, access devstack.KafkaAccess) *devstack.Kafka {
+	tb.Helper()
+	return private(tb, func(ctx context.Context) (*devstack.Kafka, error) {
+		return devstack.StartKafka(ctx, devstack.KafkaConfig{Access: access})
+	})
+}
+
+// GuardedPostgres starts a PostgreSQL server with TLS for one test.
+func GuardedPostgres(tb testing.TB, authority *devstack.Authority) *devstack.Postgres {
+	tb.Helper()
+	return private(tb, func(ctx context.Context) (*devstack.Postgres, error) {
+		return devstack.StartPostgres(ctx, devstack.PostgresConfig{Authority: authority})
+	})
 }
 
 // Redis starts a real Redis for one test, with further options of redis-server if any.
 func Redis(tb testing.TB, args ...string) *devstack.Redis {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	r, err := devstack.StartRedis(ctx, devstack.RedisConfig{Args: args})
+	return GuardedRedis(tb, devstack.RedisAccess{}, args...)
+}
+
+// GuardedRedis is Redis with TLS, users or both.
+func GuardedRedis(tb testing.TB, access devstack.RedisAccess, args ...string) *devstack.Redis {
+	tb.Helper()
+	return private(tb, func(ctx context.Context) (*devstack.Redis, error) {
+		return devstack.StartRedis(ctx, devstack.RedisConfig{Access: access, Args: args})
+	})
+}
+
+// RedisCluster starts a Redis Cluster for one test.
+func RedisCluster(tb testing.TB, cfg devstack.RedisClusterConfig) *devstack.RedisCluster {
+	tb.Helper()
+	return private(tb, func(ctx context.Context) (*devstack.RedisCluster, error) { return devstack.StartRedisCluster(ctx, cfg) })
+}
+
+// RedisSentinel starts a Redis with Sentinels for one test.
+func RedisSentinel(tb testing.TB, cfg devstack.RedisSentinelConfig) *devstack.RedisSentinel {
+	tb.Helper()
+	return private(tb, func(ctx context.Context) (*devstack.RedisSentinel, error) {
+		return devstack.StartRedisSentinel(ctx, cfg)
+	})
+}
+
+// Authority makes a certificate authority for one test, and a file that holds what clients must trust, as SSL_CERT_FILE takes it.
+func Authority(tb testing.TB) (authority *devstack.Authority, file string) {
+	tb.Helper()
+	authority, err := devstack.NewAuthority()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	stopAtCleanup(tb, r.Stop)
-	return r
+	file = filepath.Join(tb.TempDir(), "authority.pem")
+	if err := os.WriteFile(file, authority.PEM(), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return authority, file
 }
 
 // MiniRedis starts an in-process Redis for one test.
@@ -80,6 +120,19 @@ func Kfake(tb testing.TB, cfg ...devstack.KfakeConfig) *devstack.Kfake {
 	}
 	stopAtCleanup(tb, k.Stop)
 	return k
+}
+
+// private starts a server for one test, and stops it at the end.
+func private[T interface{ Stop() error }](tb testing.TB, start func(ctx context.Context) (T, error)) T {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	server, err := start(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stopAtCleanup(tb, server.Stop)
+	return server
 }
 
 func stopAtCleanup(tb testing.TB, stop func() error) {

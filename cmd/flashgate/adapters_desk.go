@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flashgate/internal/admin"
+	"flashgate/internal/broker"
+	"flashgate/internal/keeper"
+	"flashgate/internal/ledger"
+	"flashgate/internal/pause"
+	"flashgate/internal/sale"
+	"flashgate/shard"
+)
+
+// This file lets the admin API change sales, and answer about orders, changes and dead letters.
+
+var (
+	_ admin.Changes      = deskLedger{}
+	_ admin.Orders       = deskLedger{}
+	_ admin.Audit        = deskLedger{}
+	_ admin.Reservations = deskReservations{}
+	_ admin.Reloader     = deskReloader{}
+	_ admin.DeadLetters  = deskLetters{}
+)
+
+type deskLedger struct{ *ledger.DB }
+
+var patchOutcomes = map[ledger.PatchOutcome]admin.ChangeOutcome{
+	ledger.Patched: admin.Changed, ledger.NoSuch: admin.NothingThere, ledger.AlreadyStarted: admin.SaleStarted, ledger.BadWindow: admin.BadWindow,
+	ledger.PatchRetired: admin.ChangeRetired, ledger.BelowQuantity: admin.FewerUnits,
+}
+
+func (l deskLedger) UpdateSale(ctx context.Context, id int64, c admin.SaleChange) (sale.Sale, admin.ChangeOutcome, error) {
+	s, outcome, err := l.DB.UpdateSale(ctx, id, ledger.SalePatch{Name: c.Name, StartsAt: c.StartsAt, EndsAt: c.EndsAt, Paused: c.Paused})
+	return s, patchOutcomes[outcome], unknown(err)
+}
+
+func (l deskLedger) UpdateItem(ctx context.Context, id int64, c admin.ItemChange) (sale.Item, admin.ChangeOutcome, error) {
+	it, outcome, err := l.DB.UpdateItem(ctx, id, ledger.ItemPatch{Quantity: c.Quantity, Price: c.Price, MaxPerUser: c.MaxPerUser, Paused: c.Paused})
+	return it, patchOutcomes[outcome], unknown(err)
+}
+
+func (l deskLedger) Orders(ctx context.Context, f admin.OrderFilter) ([]sale.Order, string, error) {
+	page, next, err := l.DB.Orders(ctx, ledger.OrderFilter{Item: f.Item, Status: f.Status, After: f.Cursor, Limit: f.Limit})
+	if errors.Is(err, ledger.ErrBadCursor) {
+		err = errors.Join(admin.ErrBadCursor, err)
+	}
+	return page, next, err
+}
+
+func (l deskLedger) Payments(ctx context.Context, id sale.OrderID) ([]admin.Payment, error) {
+	rows, err := l.DB.Payments(ctx, id)
+	payments := make([]admin.Payment, len(rows))
+	for i, row := range rows {
+		payments[i] = admin.Payment{
+			EventID: row.EventID, Succeeded: row.Succeeded, Amount: row.Amount, Currency: row.Currency, Effect: string(row.Effect),
+			ReceivedAt: row.ReceivedAt, RefundedAt: row.RefundedAt,
+		}
+	}
+	return payments, err
+}
+
+var refundOutcomes = map[ledger.RefundOutcome]admin.RefundOutcome{
+	ledger.RefundDone: admin.RefundMarked, ledger.RefundNotDue: admin.RefundNotDue, ledger.RefundNoOrder: admin.RefundNoOrder,
+}
+
+func (l deskLedger) Refunded(ctx context.Context, id sale.OrderID) (sale.Order, admin.RefundOutcome, error) {
+	o, outcome, err := l.DB.Refunded(ctx, id)
+	return o, refundOutcomes[outcome], unknown(err)
+}
+
+func (l deskLedger) Audit(ctx context.Context, f admin.AuditFilter) ([]admin.AuditEntry, error) {
+	rows, err := l.DB.Audit(ctx, ledger.AuditFilter{Subject: f.Subject, After: f.Before, Limit: f.Limit})
+	entries := make([]admin.AuditEntry, len(rows))
+	for i, row := range rows {
+		entries[i] = admin.AuditEntry{ID: row.ID, At: row.At, What: row.What, Subject: row.Subject, Before: row.Before, After: row.After}
+	}
+	return entries, err
+}
+
+type deskReservations struct{ *shard.Stock }
+
+// Find looks through the marks of the item. A mark does not say whose it is, nor in which epoch it was made: that is in the outbox, and when it is
+// there no more the user is asked for among all that have a mark in the shard, of which there are thousands at most.
+func (s deskReservations) Find(ctx context.Context, it sale.Item, id sale.OrderID) (sale.Event, bool, error) {
+	layout := layoutOf(&it)
+	holdings, unread := s.Holdings(ctx, layout)
+	for at, held := range holdings {
+		for _, mark := range held.Marks {
+			if mark.OrderID == id {
+				return s.event(ctx, layout, at, mark)
+			}
+		}
+	}
+	readings, err := s.Read(ctx, layout)
+	if err := errors.Join(unread, err); err != nil {
+		return sale.Event{}, false, err
+	}
+	for _, r := range readings {
+		// A shard that lost its marks gets those back that have a row by then.
+		if !r.Loaded || !r.Readable || r.Epoch != it.Epoch {
+			return sale.Event{}, false, fmt.Errorf("find order %s: shard %d of item %d is not loaded", id, r.Shard, it.ID)
+		}
+	}
+	return sale.Event{}, false, nil
+}
+
+// event finds out what a mark does not say. A mark that goes away meanwhile is of an order that has ended, and has a row.
+func (s deskReservations) event(ctx context.Context, layout shard.Layout, at int, mark sale.Mark) (sale.Event, bool, error) {
+	if mark.Batch != "" {
+		outbox, err := s.Outbox(ctx, layout, at)
+		if err != nil {
+			return sale.Event{}, false, err
+		}
+		for _, entry := range outbox.Entries {
+			for _, event := range entry.Events {
+				if event.OrderID == mark.OrderID {
+					return event, true, nil
+				}
+			}
+		}
+	}
+	user, ok, err := s.holder(ctx, layout, at, mark.OrderID)
+	if err != nil || !ok {
+		return sale.Event{}, false, err
+	}
+	readings, err := s.Read(ctx, layout)
+	if err != nil {
+		return sale.Event{}, false, err
+	}
+	return sale.Event{
+		// A load replaces the marks by those of the database: one that is not there is of the epoch of its shard.
+		OrderID: mark.OrderID, ItemID: layout.Item, UserID: user, Quantity: mark.Quantity, Shard: at, Epoch: readings[at].Epoch,
+		ReservedAt: mark.ReservedAt, Price: mark.Price, Currency: mark.Currency, KeyHash: mark.KeyHash,
+	}, true, nil
+}
+
+// marksAtOnce is how many users are asked for at the same time: they go over one connection in few round trips.
+const marksAtOnce = 128
+
+// holder finds the user whose mark in a shard names the order.
+func (s deskReservations) holder(ctx context.Context, layout shard.Layout, at int, id sale.OrderID) (string, bool, error) {
+	users, err := s.Buyers(ctx, layout)
+	if err != nil {
+		return "", false, err
+	}
+	var mu sync.Mutex
+	var holder string
+	var found bool
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(marksAtOnce)
+	for _, user := range users {
+		if sale.Home(user, layout.Shards) != at {
+			continue
+		}
+		group.Go(func() error {
+			mark, ok, err := s.Mark(ctx, layout, user)
+			if errors.Is(err, shard.ErrNotLoaded) {
+				err = nil // it has gone away
+			}
+			if ok && mark.OrderID == id {
+				mu.Lock()
+				defer mu.Unlock()
+				holder, found = user, true
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil && !found {
+		return "", false, err
+	}
+	return holder, found, nil
+}
+
+// deskReloader loads items that people want to be loaded.
+type deskReloader struct {
+	loader *keeper.Loader
+	ledger *ledger.DB
+	stock  *shard.Stock
+}
+
+// reasonAsked is the reason of such a load, for logs and metrics.
+const reasonAsked = "asked"
+
+// waitForOther is the wait between two looks at a load that somebody else has begun.
+const waitForOther = 100 * time.Millisecond
+
+// Reload loads, or waits for somebody else who began after the call: his claim is above the one that the item had.
+func (r deskReloader) Reload(ctx context.Context, item int64) error {
+	before, ok, err := r.ledger.Item(ctx, item)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("load item %d: it does not exist", item)
+	}
+	for {
+		outcome, err := r.loader.Load(ctx, item, reasonAsked)
+		if err != nil || outcome == keeper.Loaded {
+			return err
+		}
+		if done, err := r.loadedSince(ctx, item, before.Claim); err != nil || done {
+			return err
+		}
+		if !pause.For(ctx, waitForOther) {
+			return fmt.Errorf("load item %d: %w", item, ctx.Err())
+		}
+	}
+}
+
+// loadedSince reports whether every shard has the stock of a load with a newer claim.
+func (r deskReloader) loadedSince(ctx context.Context, item, claim int64) (bool, error) {
+	it, ok, err := r.ledger.Item(ctx, item)
+	if err != nil || !ok || it.Epoch <= claim {
+		return false, err
+	}
+	readings, err := r.stock.Read(ctx, layoutOf(&it))
+	if err != nil {
+		return false, err
+	}
+	for _, reading := range readings {
+		if !reading.Loaded || !reading.Readable || reading.Epoch != it.Epoch {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+type deskLetters struct{ *broker.Admin }
+
+func (l deskLetters) List(ctx context.Context, cursor string, limit int) ([]admin.Letter, string, error) {
+	after, err := broker.ParseLetterCursor(cursor)
+	if err != nil {
+		return nil, "", errors.Join(admin.ErrBadCursor, err)
+	}
+	found, next, err := l.Letters(ctx, after, limit)
+	letters := make([]admin.Letter, len(found))
+	for i, letter := range found {
+		letters[i] = admin.Letter{
+			Partition: letter.Partition, Offset: letter.Offset, At: letter.At, Reason: letter.Reason, Error: letter.Error, Topic: letter.Topic,
+			SourcePartition: known(letter.SourcePartition), SourceOffset: known(letter.SourceOffset),
+			Key: letter.Key, Value: letter.Value, ValueBytes: letter.ValueBytes, OrderID: letter.OrderID,
+		}
+	}
+	return letters, next.String(), err
+}
+
+// known is a number, or nil for a negative one, which stands for none.
+func known[T int32 | int64](n T) *T {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"flashgate/gateway"
+	"flashgate/internal/broker"
+	"flashgate/internal/config"
+	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/keeper"
+	"flashgate/internal/ledger"
+	"flashgate/internal/ops"
+	"flashgate/internal/sale"
+)
+
+// TestPaymentBeforeItsRow follows a reservation through all the places where it is before the ledger knows it, without a consumer, and asks in each
+// of them what the webhook asks.
+func TestPaymentBeforeItsRow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	kafka := broker.Config{Brokers: devtest.Kfake(t).Brokers(), ClientID: "payments", Group: "order-writer"}
+	if _, err := broker.EnsureTopics(ctx, kafka); err != nil {
+		t.Fatal(err)
+	}
+	redis := devtest.Redis(t)
+	deadlines := config.Deadlines{RecordDeadline: 2 * time.Second, GiveUp: 5 * time.Minute}
+	p, err := openParts(ctx, partsConfig{
+		role: "payments", database: devtest.DatabaseLike(t, "desk", ledger.Migrate), redis: redis.URL(), kafka: kafka, deadlines: deadlines, outboxLimit: 1000,
+	}, logger, prometheus.NewRegistry(), &ops.Readiness{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.close(context.Background()); err != nil {
+			t.Log(err)
+		}
+	})
+	loader, err := keeper.NewLoader(keeperConfig(p, deadlines, kafka.Group))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := p.ledger.CreateSale(ctx, sale.Sale{
+		Name: "x", StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Minute,
+		Items: []sale.Item{{ProductID: 1, SKU: "s", Quantity: 10, Price: "19.80", Currency: "EUR", Shards: 3, MaxPerUser: 5, Model: sale.Counter}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.Items[0].ID
+	ports := paymentPorts{p.ledger, p.stock}
+	item := func() sale.Item {
+		t.Helper()
+		it, ok, err := p.ledger.Item(ctx, id)
+		if err != nil || !ok {
+			t.Fatalf("item: %v, %v", ok, err)
+		}
+		return it
+	}
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got, err := ports.Unwritten(ctx, id); err != nil || got != want {
+			t.Errorf("%s: unwritten %v, %v, want %v", when, got, err, want)
+		}
+	}
+	do := func(args ...string) {
+		t.Helper()
+		if err := p.redis.Do(ctx, p.redis.B().Arbitrary(args...).Build()).Error(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+
+	expect("before the first load", true)
+	if err := loader.First(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	expect("nothing reserved", false)
+	if coming, err := ports.Unwritten(ctx, 4711); coming || err != nil {
+		t.Errorf("an item that nobody knows: %v, %v", coming, err)
+	}
+
+	it := item()
+	request := sale.Request{OrderID: sale.NewOrderID(id), UserID: "u", Quantity: 2, Price: it.Price, Currency: it.Currency}
+	payment := sale.Payment{EventID: "e", OrderID: request.OrderID, Succeeded: true, Amount: "39.6", Currency: "EUR"}
+	pay := func(when string, want gateway.PayOutcome) {
+		t.Helper()
+		if _, outcome, err := ports.Pay(ctx, payment); err != nil || outcome != want {
+			t.Errorf("%s: pay %v, %v, want %v", when, outcome, err, want)
+		}
+	}
+	r := p.stock.Reserve(ctx, layoutOf(&it), request)
+	if r.Outcome != sale.Reserved {
+		t.Fatalf("reserve: %v", r)
+	}
+	expect("reserved", true)
+	select {
+	case <-r.Acked:
+	case <-ctx.Done():
+		t.Fatal("not acknowledged")
+	}
+	devtest.Eventually(t, time.Minute, func() bool {
+		readings, err := p.stock.Read(ctx, layoutOf(&it))
+		return err == nil && readings[r.Shard].Entries == 0
+	}, "the outbox is empty")
+	expect("in Kafka", true)
+	pay("in Kafka", gateway.PayNoOrder)
+
+	mark, ok, err := p.stock.Mark(ctx, layoutOf(&it), "u")
+	if err != nil || !ok {
+		t.Fatalf("mark: %v, %v", ok, err)
+	}
+	if _, err := p.ledger.Write(ctx, []sale.Event{{
+		OrderID: mark.OrderID, ItemID: id, UserID: "u", Quantity: mark.Quantity, Shard: r.Shard, Epoch: r.Epoch, ReservedAt: mark.ReservedAt,
+		Price: mark.Price, Currency: mark.Currency,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	expect("written", false)
+	payment.Amount = "39.61"
+	pay("another amount", gateway.PayMismatch)
+	payment.Amount = "39.60"
+	pay("written", gateway.PayDone)
+	pay("again", gateway.PayDone)
+	payment.Currency = "USD"
+	pay("under the same id", gateway.PayEventReused)
+	expect("paid", false)
+
+	const pending, stock, meta = ":pending", ":stock", ":meta"
+	key := func(part string) string { return fmt.Sprintf("{item:%d:1}%s", id, part) }
+	do("HSET", key(pending), "batch", "nobody can read this")
+	expect("an outbox entry, whatever it is", true)
+	do("DEL", key(pending))
+	expect("without it", false)
+	do("RENAME", key(stock), key(":away"))
+	expect("stock unknown", true)
+	do("RENAME", key(":away"), key(stock))
+	do("HSET", key(meta), "epoch", fmt.Sprint(it.Epoch+1))
+	expect("a shard of another load", true)
+	do("HSET", key(meta), "epoch", fmt.Sprint(it.Epoch))
+	expect("as it was", false)
+
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if coming, err := ports.Unwritten(ctx, id); err == nil {
+		t.Errorf("without Redis: %v and no error", coming)
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"flashgate/internal/admin"
+)
+
+// auditCommand lists what people have changed.
+type auditCommand struct {
+	Subject string `name:"subject" placeholder:"THING" help:"Only changes of sale:ID, item:ID or order:ID"`
+	page
+	adminCall
+}
+
+// Run implements the command.
+func (c *auditCommand) Run(ctx context.Context, std *console) error {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.AuditView], error) {
+		return client.Audit(ctx, c.Subject, c.Limit, c.Cursor)
+	}, func(w io.Writer, v admin.AuditView) {
+		row(w, "WHEN", "WHAT", "SUBJECT", "CHANGED")
+		for _, e := range v.Entries {
+			row(w, instant(e.At), shown(e.What), shown(e.Subject), shown(difference(e.Before, e.After)))
+		}
+		more(w, v.NextCursor)
+	})
+}
+
+// difference says which members of a row have changed, as "paused: false → true". Without a row before there is nothing to compare with.
+func difference(before, after json.RawMessage) string {
+	var was, is map[string]json.RawMessage
+	if json.Unmarshal(before, &was) != nil || json.Unmarshal(after, &is) != nil || was == nil {
+		return ""
+	}
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if string(was[name]) != string(is[name]) {
+			changes = append(changes, fmt.Sprintf("%s: %s → %s", name, was[name], is[name]))
+		}
+	}
+	return strings.Join(changes, ", ")
+}

@@ -1,0 +1,234 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"flashgate/internal/admin"
+	"flashgate/internal/sale"
+)
+
+// desk is the part of a world that changes sales and answers about orders.
+type desk struct {
+	began    bool // the sales have begun
+	orders   []sale.Order
+	payments map[sale.OrderID][]admin.Payment
+	reserved []sale.Event // in Redis alone
+	entries  []admin.AuditEntry
+	letters  []admin.Letter
+	kafka    bool // is away
+
+	find    func() // called before Redis is searched
+	reload  func(ctx context.Context, item int64) error
+	reloads atomic.Int64
+}
+
+// config is that of an API in front of a world.
+func (w *world) config() admin.Config {
+	return admin.Config{
+		Token: token, Ledger: w, Stock: w, Loader: w, Catalogue: w,
+		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, DeadLetters: w,
+	}
+}
+
+// wrote notes a change in the audit table. The world is locked.
+func (w *world) wrote(what, subject string, before, after any) {
+	old, _ := json.Marshal(before)
+	now, _ := json.Marshal(after)
+	w.entries = append(w.entries, admin.AuditEntry{
+		ID: int64(len(w.entries) + 1), At: someTime, What: what, Subject: subject, Before: old, After: now,
+	})
+}
+
+var someTime = time.Date(2026, 11, 27, 12, 30, 0, 250e6, time.UTC)
+
+func retired(s sale.Sale) bool {
+	return !slices.ContainsFunc(s.Items, func(it sale.Item) bool { return it.RetiredAt.IsZero() })
+}
+
+func (w *world) UpdateSale(_ context.Context, id int64, c admin.SaleChange) (sale.Sale, admin.ChangeOutcome, error) {
+	if err := w.did("update sale", &w.databaseDown); err != nil {
+		return sale.Sale{}, 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.sales[id]
+	old := s
+	if c.Name != nil {
+		s.Name = *c.Name
+	}
+	if c.StartsAt != nil {
+		s.StartsAt = *c.StartsAt
+	}
+	if c.EndsAt != nil {
+		s.EndsAt = *c.EndsAt
+	}
+	if c.Paused != nil {
+		s.Paused = *c.Paused
+	}
+	switch {
+	case w.outcomeUnknown:
+		return sale.Sale{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
+	case !ok:
+		return sale.Sale{}, admin.NothingThere, nil
+	case retired(s):
+		return sale.Sale{}, admin.ChangeRetired, nil
+	case w.began && !s.StartsAt.Equal(old.StartsAt):
+		return sale.Sale{}, admin.SaleStarted, nil
+	case !s.EndsAt.After(s.StartsAt):
+		return sale.Sale{}, admin.BadWindow, nil
+	}
+	w.sales[id] = s
+	w.wrote("sale.update", fmt.Sprint("sale:", id), old.Name, s.Name)
+	return s, admin.Changed, nil
+}
+
+func (w *world) UpdateItem(_ context.Context, id int64, c admin.ItemChange) (sale.Item, admin.ChangeOutcome, error) {
+	if err := w.did("update item", &w.databaseDown); err != nil {
+		return sale.Item{}, 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	it, ok := w.item(id)
+	switch {
+	case w.outcomeUnknown:
+		return sale.Item{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
+	case !ok:
+		return sale.Item{}, admin.NothingThere, nil
+	case !it.RetiredAt.IsZero():
+		return sale.Item{}, admin.ChangeRetired, nil
+	case c.Quantity != nil && *c.Quantity < it.Quantity:
+		return sale.Item{}, admin.FewerUnits, nil
+	}
+	if c.Quantity != nil {
+		it.Quantity = *c.Quantity
+	}
+	if c.Price != nil {
+		it.Price = *c.Price
+	}
+	if c.MaxPerUser != nil {
+		it.MaxPerUser = *c.MaxPerUser
+	}
+	if c.Paused != nil {
+		it.Paused = *c.Paused
+	}
+	return *it, admin.Changed, nil
+}
+
+func (w *world) Order(_ context.Context, id sale.OrderID) (sale.Order, bool, error) {
+	if err := w.did("order", &w.databaseDown); err != nil {
+		return sale.Order{}, false, err
+	}
+	if i := w.at(id); i >= 0 {
+		return w.orders[i], true, nil
+	}
+	return sale.Order{}, false, nil
+}
+
+func (w *world) at(id sale.OrderID) int {
+	return slices.IndexFunc(w.orders, func(o sale.Order) bool { return o.ID == id })
+}
+
+// Orders has numbers of rows as cursors.
+func (w *world) Orders(_ context.Context, f admin.OrderFilter) (page []sale.Order, next string, err error) {
+	if err := w.did(fmt.Sprintf("orders %+v", f), &w.databaseDown); err != nil {
+		return nil, "", err
+	}
+	from := 0
+	if f.Cursor != "" {
+		if from, err = strconv.Atoi(f.Cursor); err != nil {
+			return nil, "", fmt.Errorf("list orders: %w", admin.ErrBadCursor)
+		}
+	}
+	for i := from; i < len(w.orders); i++ {
+		o := w.orders[i]
+		if f.Item != 0 && o.ItemID != f.Item || f.Status != "" && f.Status != string(o.Status) && (f.Status != admin.StatusRefundDue || !o.RefundDue) {
+			continue
+		}
+		if len(page) == f.Limit {
+			return page, strconv.Itoa(i), nil
+		}
+		page = append(page, o)
+	}
+	return page, "", nil
+}
+
+func (w *world) Payments(_ context.Context, id sale.OrderID) ([]admin.Payment, error) {
+	return w.payments[id], w.did("payments", &w.databaseDown)
+}
+
+func (w *world) Refunded(_ context.Context, id sale.OrderID) (sale.Order, admin.RefundOutcome, error) {
+	if err := w.did("refunded", &w.databaseDown); err != nil {
+		return sale.Order{}, 0, err
+	}
+	i := w.at(id)
+	switch {
+	case w.outcomeUnknown:
+		return sale.Order{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
+	case i < 0:
+		return sale.Order{}, admin.RefundNoOrder, nil
+	case !w.orders[i].RefundDue && w.orders[i].RefundedAt.IsZero():
+		return sale.Order{}, admin.RefundNotDue, nil
+	}
+	w.orders[i].RefundDue, w.orders[i].RefundedAt = false, someTime
+	return w.orders[i], admin.RefundMarked, nil
+}
+
+func (w *world) Find(_ context.Context, it sale.Item, id sale.OrderID) (sale.Event, bool, error) {
+	if w.find != nil {
+		w.find()
+	}
+	if err := w.did(fmt.Sprint("find in item ", it.ID), &w.redisDown); err != nil {
+		return sale.Event{}, false, err
+	}
+	for _, e := range w.reserved {
+		if e.OrderID == id {
+			return e, true, nil
+		}
+	}
+	return sale.Event{}, false, nil
+}
+
+func (w *world) Audit(_ context.Context, f admin.AuditFilter) ([]admin.AuditEntry, error) {
+	if err := w.did(fmt.Sprintf("audit %+v", f), &w.databaseDown); err != nil {
+		return nil, err
+	}
+	var page []admin.AuditEntry
+	for _, e := range slices.Backward(w.entries) {
+		if (f.Before == 0 || e.ID < f.Before) && (f.Subject == "" || e.Subject == f.Subject) && len(page) < f.Limit {
+			page = append(page, e)
+		}
+	}
+	return page, nil
+}
+
+func (w *world) Reload(ctx context.Context, item int64) error {
+	w.reloads.Add(1)
+	if w.desk.reload != nil {
+		return w.desk.reload(ctx, item)
+	}
+	return w.did("reload", &w.redisDown)
+}
+
+// List has numbers of letters as cursors.
+func (w *world) List(_ context.Context, cursor string, limit int) ([]admin.Letter, string, error) {
+	if err := w.did("letters", &w.kafka); err != nil {
+		return nil, "", err
+	}
+	from, err := strconv.Atoi("0" + cursor)
+	if err != nil || strings.HasPrefix(cursor, "0") {
+		return nil, "", fmt.Errorf("list letters: %w", admin.ErrBadCursor)
+	}
+	to := min(from+limit, len(w.letters))
+	if to == len(w.letters) {
+		return w.letters[from:to], "", nil
+	}
+	return w.letters[from:to], strconv.Itoa(to), nil
+}

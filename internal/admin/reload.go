@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"flashgate/internal/ops"
+)
+
+// reloads are the loads that people have asked for. They go on when nobody waits for them any more: a load that is given up half-way leaves
+// the stock unknown until the keeper has begun another. Asked for twice, an item is loaded once.
+type reloads struct {
+	ctx  context.Context // of every load
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	running map[int64]*reloading // by item
+	wg      sync.WaitGroup
+}
+
+type reloading struct {
+	done chan struct{} // closed when it has ended
+	err  error         // valid then
+}
+
+func newReloads() *reloads {
+	ctx, stop := context.WithCancel(context.Background())
+	return &reloads{ctx: ctx, stop: stop, running: make(map[int64]*reloading)}
+}
+
+var errClosed = errors.New("the process is stopping")
+
+// join begins a load, or joins the one that is under way. load returns by the end of its context.
+func (l *reloads) join(item int64, load func(context.Context) error) *reloading {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if running, ok := l.running[item]; ok {
+		return running
+	}
+	begun := &reloading{done: make(chan struct{})}
+	if l.closed {
+		begun.err = errClosed
+		close(begun.done)
+		return begun
+	}
+	l.running[item] = begun
+	l.wg.Go(func() {
+		begun.err = load(l.ctx)
+		l.mu.Lock()
+		delete(l.running, item)
+		l.mu.Unlock()
+		close(begun.done)
+	})
+	return begun
+}
+
+// Close ends the loads that are under way; the keepers begin them anew. It returns when they have ended, or ctx has. Requests may go on; those for
+// loads are refused.
+func (a *API) Close(ctx context.Context) error {
+	l := a.reloads
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.wg.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close admin API: loads are under way: %w", ctx.Err())
+	}
+}
+
+// reload loads the stock of an item anew from the database. While it does the item cannot be bought.
+func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := query(r); err != nil {
+		return err
+	}
+	if err := noBody(w, r); err != nil {
+		return err
+	}
+	it, ok, err := a.cfg.Ledger.Item(r.Context(), id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reload item %d: %w", id, err)
+	case !ok:
+		return noItem(id)
+	case !it.RetiredAt.IsZero():
+		return retiredItem(id)
+	}
+	begun := a.reloads.join(id, func(ctx context.Context) error { return a.load(ctx, id) })
+	patience := time.NewTimer(a.cfg.ReloadWait)
+	defer patience.Stop()
+	select {
+	case <-begun.done:
+	case <-patience.C:
+		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded; look at it later"})
+		return nil
+	}
+	if begun.err != nil {
+		return &failure{
+			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable,
+			message: "the item was not loaded, because a server that this needs does not answer; if its stock is unknown now, a keeper will load it",
+		}
+	}
+	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it, readingWait))
+	return nil
+}
+
+func (a *API) load(ctx context.Context, id int64) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
+	defer cancel()
+	if err := a.cfg.Reloader.Reload(ctx, id); err != nil {
+		a.cfg.Logger.Warn("item not reloaded", "item", id, "error", err)
+		return err
+	}
+	a.cfg.Logger.Info("item reloaded", "item", id)
+	return nil
+}
+
+// PendingView is the answer for what goes on after it.
+type PendingView struct {
+	ID      int64  `json:"id"`
+	Pending bool   `json:"pending"` // true
+	Message string `json:"message"`
+}
+
+// ReloadView is the answer to a reload: the item, or that it goes on. One of them is nil.
+type ReloadView struct {
+	Item    *ItemView
+	Pending *PendingView
+}
+
+// UnmarshalJSON tells the two answers apart by pending, which is a number of units in an item.
+func (v *ReloadView) UnmarshalJSON(data []byte) error {
+	var peek struct {
+		Pending any `json:"pending"`
+	}
+	if err := json.Unmarshal(data, &peek); err != nil {
+		return err
+	}
+	if _, still := peek.Pending.(bool); still {
+		v.Pending = new(PendingView)
+		return json.Unmarshal(data, v.Pending)
+	}
+	v.Item = new(ItemView)
+	return json.Unmarshal(data, v.Item)
+}

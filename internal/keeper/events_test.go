@@ -1,0 +1,161 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/ledger"
+)
+
+// A keeper hears from the broker, is stopped in front of the deletion, and wakes up when another one has the same event in its hands. It leaves the
+// row to that one: without the row the next event of the order could be told before the repetition.
+func TestKeeperStoppedBehindTheBroker(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(10, 1)
+	first := &eventSteps{Ledger: l.db, Publisher: l.tape, acked: newHalt()}
+	slow := hasty(l.keeper(func(c *Config) { c.Ledger, c.Publisher = first, first }))
+	slow.events.deadline = timeout
+	id := l.order(layout, "1", 1)
+	l.pay(id, 1)
+	slowDone := make(chan struct{})
+	go func() { defer close(slowDone); slow.events.batch(l.ctx) }()
+	<-first.acked.reached
+
+	second := &eventSteps{Ledger: l.db, Publisher: l.tape, claimed: newHalt()}
+	other := patient(l.keeper(func(c *Config) { c.Ledger, c.Publisher = second, second }))
+	otherDone := make(chan struct{})
+	go func() {
+		defer close(otherDone)
+		for l.ctx.Err() == nil {
+			if claimed, _ := other.events.batch(l.ctx); claimed > 0 {
+				return
+			}
+		}
+	}()
+	<-second.claimed.reached // the lease of the first one has run out
+
+	close(first.acked.wake)
+	<-slowDone
+	third := patient(l.keeper())
+	if claimed, _ := third.events.batch(l.ctx); claimed != 0 {
+		t.Errorf("%d events could be told behind the back of the one who has the first", claimed)
+	}
+	close(second.claimed.wake)
+	<-otherDone
+	third.events.round(l.ctx)
+	if got := types(l.tape.toldByKey()[id.String()]); got != "created created paid" || l.waiting() != 0 {
+		t.Errorf("told %q, %d are left", got, l.waiting())
+	}
+}
+
+// Nothing is told of what is not committed.
+func TestNothingIsToldBeforeTheCommit(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(10, 1)
+	id := l.order(layout, "1", 1)
+	k := patient(l.keeper())
+	k.events.round(l.ctx)
+	tx, err := l.pool.Begin(l.ctx)
+	l.must(err)
+	_, err = tx.Exec(l.ctx, `UPDATE flash_sale_order SET status = 'CANCELLED', ended_at = now() WHERE id = $1`, [16]byte(id))
+	l.must(err)
+	k.events.round(l.ctx)
+	if got := types(l.tape.toldByKey()[id.String()]); got != "created" {
+		t.Errorf("told %q while the cancellation is open", got)
+	}
+	l.must(tx.Rollback(l.ctx))
+	k.events.round(l.ctx)
+	l.pay(id, 1)
+	k.events.round(l.ctx)
+	if got := types(l.tape.toldByKey()[id.String()]); got != "created paid" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// countingLedger counts claims, and fails while it is told to.
+type countingLedger struct {
+	Ledger
+	claims int
+	err    error
+}
+
+func (c *countingLedger) ClaimEvents(ctx ctx, n int, lease time.Duration) ([]ledger.OutgoingEvent, error) {
+	c.claims++
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.Ledger.ClaimEvents(ctx, n, lease)
+}
+
+// Servers that are away are asked more and more seldom, and at once again when one of them has answered.
+func TestEventsWaitLongerTheOftenerTheyFail(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(10, 1)
+	for _, away := range []string{"the database", "the broker"} {
+		t.Run(away, func(t *testing.T) {
+			l.exec(`DELETE FROM flash_sale_event`)
+			asked := &countingLedger{Ledger: l.db}
+			now := time.Now()
+			k := l.keeper(func(c *Config) {
+				c.Ledger, c.Now, c.EventsEvery = asked, func() time.Time { return now }, 200*time.Millisecond
+			})
+			if away == "the database" {
+				asked.err = errDatabase
+			} else {
+				l.tape.set(func(tape *tape) { tape.down = true })
+				k.events.lease = 0 // they may be claimed again at once
+			}
+			l.order(layout, fmt.Sprint("of ", away), 1)
+			minute := func() int {
+				before := asked.claims
+				for range 300 {
+					k.events.round(l.ctx)
+					now = now.Add(200 * time.Millisecond)
+				}
+				return asked.claims - before
+			}
+			if first, second := minute(), minute(); first < 8 || first > 40 || second < 8 || second > 25 {
+				t.Errorf("asked %d times in the first minute, %d times in the second", first, second)
+			}
+			asked.err = nil
+			l.tape.set(func(tape *tape) { tape.down = false })
+			k.events.lease = eventsLease
+			if minute(); l.waiting() != 0 {
+				t.Errorf("%d events wait when everybody is back", l.waiting())
+			}
+			before := asked.claims
+			for range 10 {
+				k.events.round(l.ctx)
+				now = now.Add(200 * time.Millisecond)
+			}
+			if n := asked.claims - before; n != 10 {
+				t.Errorf("asked %d times in ten rounds when everybody is back", n)
+			}
+		})
+	}
+}
+
+// A keeper that is stopped while the broker is silent ends all the same, and soon.
+func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(10, 1)
+	l.order(layout, "1", 1)
+	// It reports when it is told to, and so long after the keeper has gone.
+	mute := &eventSteps{Ledger: l.db, Publisher: l.tape, acked: newHalt()}
+	defer close(mute.acked.wake)
+	k := patient(l.keeper(func(c *Config) { c.Ledger, c.Publisher, c.CallTimeout = mute, mute, time.Second }))
+	ctx, cancel := context.WithCancel(l.ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); k.every(ctx, "events", k.cfg.EventsEvery, nil, k.events.round) }()
+	<-mute.acked.reached
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(timeout):
+		t.Fatal("the loop waits for a broker that says nothing")
+	}
+	devtest.Eventually(t, timeout, func() bool { return l.waiting() == 1 }, "the event is left to others")
+}

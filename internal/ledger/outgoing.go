@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flashgate/internal/sale"
+)
+
+// OutgoingEvent is something that the rest of the shop has to be told because it became true in the ledger. The events of orders are written by
+// triggers on their table, whatever changes them; an increase writes its own.
+type OutgoingEvent struct {
+	ID          int64
+	Type        string // order.created, order.paid, order.expired, order.cancelled, order.rejected, order.refund_due, stock.increased
+	Key         string // the order's id, or item:N; events of one key are told in the order of their ids
+	ItemID      int64
+	OrderID     sale.OrderID // order.*
+	UserID      string       // order.*
+	Quantity    int64        // of the order, or of the item afterwards
+	Status      string       // order.*: afterwards
+	OperationID string       // stock.increased: a UUID
+	Delta       int64        // stock.increased
+	At          time.Time    // by the clock of the database; never runs backwards within a key
+	Trace       string       // order.*: W3C traceparent of the purchase, or empty
+}
+
+// claimEvents goes through the waiting events in the order of their ids. An event that is not the first of its key is passed over: a row that
+// was written earlier is unfinished, whether somebody has it or not. The comparison with the first one is a subquery on purpose: as a join the
+// planner could turn it into one over the whole table.
+const claimEvents = `
+UPDATE flash_sale_event SET not_before = now() + $2 WHERE id = ANY(ARRAY(
+    SELECT e.id FROM flash_sale_event e
+    WHERE e.not_before <= now() AND e.id = (SELECT f.id FROM flash_sale_event f WHERE f.key = e.key ORDER BY f.id LIMIT 1)
+    ORDER BY e.id LIMIT $1 FOR UPDATE OF e SKIP LOCKED))
+RETURNING id, type, key, item_id, order_id, user_id, quantity, status, operation_id, delta, at, trace`
+
+// ClaimEvents takes up to n events to be told, oldest first, at most one of each key: the next one of a key comes when the one before is
+// finished. Nobody else gets them until the lease ran out by the clock of the database; no transaction stays open meanwhile. An event is told
+// again when it was not finished in time. Whoever tells events must have stopped before the lease of its claim runs out, counted from before
+// the call: otherwise it could tell one after somebody else has told the next one of the same key.
+func (db *DB) ClaimEvents(ctx context.Context, n int, lease time.Duration) ([]OutgoingEvent, error) {
+	var claimed []OutgoingEvent
+	err := db.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
+		rows, _ := tx.Query(ctx, claimEvents, n, lease) // the error comes with the rows
+		claimed, err = pgx.CollectRows(rows, scanOutgoing)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim outgoing events: %w", err)
+	}
+	slices.SortFunc(claimed, func(a, b OutgoingEvent) int { return cmp.Compare(a.ID, b.ID) })
+	return claimed, nil
+}
+
+func scanOutgoing(row pgx.CollectableRow) (OutgoingEvent, error) {
+	var e OutgoingEvent
+	var order, operation *[16]byte
+	var user, status *string
+	var delta *int64
+	err := row.Scan(&e.ID, &e.Type, &e.Key, &e.ItemID, &order, &user, &e.Quantity, &status, &operation, &delta, &e.At, &e.Trace)
+	if order != nil {
+		e.OrderID = *order
+	}
+	if operation != nil {
+		e.OperationID = uuid.UUID(*operation).String()
+	}
+	e.UserID, e.Status, e.Delta = value(user), value(status), value(delta)
+	return e, err
+}
+
+// FinishEvents deletes events that have been told. Ids that are gone are no error.
+func (db *DB) FinishEvents(ctx context.Context, ids ...int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		// In the order of ids, like everybody: two relays whose leases overlap may have told the same ones.
+		_, err := tx.Exec(ctx, `
+DELETE FROM flash_sale_event WHERE id = ANY(ARRAY(
+    SELECT id FROM flash_sale_event WHERE id = ANY($1) ORDER BY id FOR UPDATE))`, ids)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("finish outgoing events: %w", err)
+	}
+	return nil
+}
+
+// WaitingEvents returns how many events have not been told yet, those under way included, and the age of the oldest one by the clock of the
+// database; 0 and 0 when there is none.
+func (db *DB) WaitingEvents(ctx context.Context) (count int64, oldest time.Duration, err error) {
+	err = db.read(ctx, func(ctx context.Context) error {
+		return db.pool.QueryRow(ctx, `
+SELECT (SELECT count(*) FROM flash_sale_event),
+    coalesce((SELECT greatest(clock_timestamp() - at, interval '0') FROM flash_sale_event ORDER BY id LIMIT 1), interval '0')`).Scan(&count, &oldest)
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("count outgoing events: %w", err)
+	}
+	return count, oldest, nil
+}
+
+// value is what a column holds, the zero value for NULL.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
