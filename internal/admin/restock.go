@@ -21,6 +21,9 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if _, err := query(r); err != nil {
+		return err
+	}
 	key, err := idempotencyKey(r)
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ const loadsAtOnce = 8
 // createSale stores a sale, loads its stock and tells the gateway, in this order. What can be found wrong is found first: a sale that exists
 // without its stock is answered with 503 WARMING_UP to every shopper.
 func (a *API) createSale(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
 	var in saleInput
 	if err := decode(w, r, &in); err != nil {
 		return err
