@@ -64,7 +64,7 @@ func newLab(t *testing.T, s *brokertest.Server, dsn string) *lab {
 	now := time.Now()
 	created, err := l.db.CreateSale(ctx, sale.Sale{
 		Name: "rush", StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Hour, TimeZone: "UTC",
-		Items: []sale.Item{{ProductID: 1, SKU: "S", Quantity: 10_000, Price: "1980", Currency: "JPY", Shards: 13, MaxPerUser: 10, Model: sale.Counter}},
+		Items: []sale.Item{{ProductID: 1, SKU: "S", Quantity: 1_000_000, Price: "1980", Currency: "JPY", Shards: 13, MaxPerUser: 10, Model: sale.Counter}},
 	})
 	if err != nil {
 		t.Fatal(err)

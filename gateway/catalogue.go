@@ -142,6 +142,7 @@ func (g *Gateway) readCatalogue() error {
 	if err != nil {
 		return fmt.Errorf("read catalogue: %w", err)
 	}
+	g.answers.Add(1)
 	old := g.catalogue.items.Load()
 	next := &items{byID: make(map[int64]*entry, len(list)), all: make([]*entry, 0, len(list)), readAt: began}
 	for i := range list {

@@ -84,7 +84,7 @@ func TestRefreshGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.catalogue = func(ctx context.Context) ([]sale.Item, error) { <-ctx.Done(); return nil, ctx.Err() }
-		g, err := New(Config{}, w.ports())
+		g, err := open(Config{}, w.ports())
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -159,7 +159,7 @@ func TestBrokenWatches(t *testing.T) {
 		p := w.ports()
 		broken := &brokenWatches{world: w}
 		p.Source, p.Notices = broken, broken
-		g, err := New(Config{}, p)
+		g, err := open(Config{}, p)
 		must(t, err)
 		must(t, g.Start(t.Context()))
 		sleep(3 * resubscribe)

@@ -30,10 +30,11 @@ type Config struct {
 	MaxHeader int
 	// MaxBody is the largest body, in bytes. Default 4 KiB.
 	MaxBody int
-	// MaxConns is the largest number of open connections; the next one is told 503 and closed. Default 32,768.
+	// MaxConns is the largest number of open connections; the next one is told 503 and closed. Each takes a file descriptor, of which the process needs
+	// some hundred for other things. Default DefaultMaxConns.
 	MaxConns int
-	// MaxLooks bounds how many possible winners are looked up at the same time; beyond it a winner gets the answer of everybody else. Only
-	// winners are looked up while the set of winners is known, so that it takes a fault to reach the bound. Default 256.
+	// MaxLooks bounds how many winners are looked up at the same time; beyond it a winner gets 503. Only winners are looked up while the set of
+	// winners is known, so that it takes a fault to reach the bound. Default 256.
 	MaxLooks int
 	// CatalogueEvery is how often the catalogue is read again without being asked to. Default 1 s.
 	CatalogueEvery time.Duration
@@ -51,6 +52,9 @@ type Config struct {
 	Registerer prometheus.Registerer // default: metrics are counted and not shown
 	Now        func() time.Time      // default time.Now
 }
+
+// DefaultMaxConns is the default of Config.MaxConns.
+const DefaultMaxConns = 32768
 
 // WithDefaults returns the configuration with every zero field filled in.
 func (c Config) WithDefaults() Config {
@@ -75,7 +79,7 @@ func (c Config) WithDefaults() Config {
 		c.MaxBody = 4 << 10
 	}
 	if c.MaxConns == 0 {
-		c.MaxConns = 32768
+		c.MaxConns = DefaultMaxConns
 	}
 	if c.MaxLooks == 0 {
 		c.MaxLooks = 256

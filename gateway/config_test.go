@@ -37,21 +37,21 @@ func TestConfig(t *testing.T) {
 		"MaxLooks":       {MaxLooks: -1},
 		"CatalogueEvery": {CatalogueEvery: -1},
 	} {
-		_, err := New(c, newWorld(t).ports())
+		_, err := open(c, newWorld(t).ports())
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "make gateway: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	p := newWorld(t).ports()
 	p.Limits = nil
-	if _, err := New(Config{}, p); err == nil || !strings.Contains(err.Error(), "Limits") {
+	if _, err := open(Config{}, p); err == nil || !strings.Contains(err.Error(), "Limits") {
 		t.Errorf("missing port: %v", err)
 	}
 	registry := prometheus.NewRegistry()
-	g, err := New(Config{Registerer: registry}, newWorld(t).ports())
+	g, err := open(Config{Registerer: registry}, newWorld(t).ports())
 	must(t, err)
 	must(t, g.Shutdown(t.Context())) // never started
-	if _, err := New(Config{Registerer: registry}, newWorld(t).ports()); err == nil {
+	if _, err := open(Config{Registerer: registry}, newWorld(t).ports()); err == nil {
 		t.Error("the same metrics twice")
 	}
 }

@@ -123,7 +123,7 @@ func TestOriginsAreChecked(t *testing.T) {
 		nil, {"*"}, {"https://shop.example"}, {"http://localhost:3000", "https://shop.example"}, {"https://192.0.2.1:8443"}, {"http://[::1]:3000"}, {"https://xn--bcher-kva.example"},
 		{"capacitor://localhost"}, {"http://shop.example:443"},
 	} {
-		if _, err := New(Config{CORSOrigins: good}, newWorld(t).ports()); err != nil {
+		if _, err := open(Config{CORSOrigins: good}, newWorld(t).ports()); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
@@ -133,7 +133,7 @@ func TestOriginsAreChecked(t *testing.T) {
 		{"HTTPS://shop.example"}, {"https://shop.example:443"}, {"http://shop.example:80"}, {"https://shop.example:"}, {"https://*.shop.example"}, {" https://shop.example"},
 		{"https://bücher.example"}, {"https://shop.example,https://b.example"}, {"https://shop.example\r\nX: y"}, {"https://shop.example", ""},
 	} {
-		if _, err := New(Config{CORSOrigins: bad}, newWorld(t).ports()); err == nil || !strings.Contains(err.Error(), "CORSOrigins") {
+		if _, err := open(Config{CORSOrigins: bad}, newWorld(t).ports()); err == nil || !strings.Contains(err.Error(), "CORSOrigins") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -11,17 +11,22 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Gateway is the HTTP edge. New makes it, Start lets its loops run, Serve serves, Shutdown ends all of it. Its methods are safe for concurrent use.
+// Gateway is the HTTP edge. New makes it, Serve serves, Open gives it what it needs from others, Start lets its loops run, Shutdown ends all of it.
+// Serve may come first: until Open, every route of the API is answered with 503. Its methods are safe for concurrent use.
 type Gateway struct {
 	cfg     Config
-	ports   Ports
+	ports   Ports       // written once, before opened
+	opened  atomic.Bool // whoever has seen it set may use ports
+	opening atomic.Bool
 	metrics *metrics
 	log     *throttledLog
 	server  *fasthttp.Server
 	cors    *cors
 
 	catalogue *catalogue
-	looks     chan struct{} // one place per possible winner being looked up
+	looks     chan struct{} // one place per winner being looked up
+	checks    chan struct{} // one place per look at whether an order has ended
+	answers   atomic.Uint64 // of the database, to look-ups of any kind
 	proofs    chan struct{} // one place per item being proven empty again
 
 	base     context.Context // the life of the gateway: everything that runs for it hangs on this, requests too
@@ -36,25 +41,23 @@ type Gateway struct {
 	stopped   bool        // nothing may be spawned any more
 	listeners []net.Listener
 	conns     atomic.Int64
+	clients   clients
 	refusal   []byte
 }
 
 // New makes a gateway. It starts nothing and asks nobody.
-func New(cfg Config, ports Ports) (*Gateway, error) {
+func New(cfg Config) (*Gateway, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("make gateway: %w", err)
 	}
-	if err := ports.validate(); err != nil {
-		return nil, fmt.Errorf("make gateway: %w", err)
-	}
 	g := &Gateway{
 		cfg:       cfg,
-		ports:     ports,
 		log:       newThrottledLog(cfg.Logger, cfg.Now),
 		cors:      newCORS(cfg.CORSOrigins),
 		catalogue: newCatalogue(),
 		looks:     make(chan struct{}, cfg.MaxLooks),
+		checks:    make(chan struct{}, maxChecks),
 		proofs:    make(chan struct{}, maxProofs),
 	}
 	g.refusal = refusalBytes(&answerNoRoom, g.cors.beforeReading())
@@ -91,9 +94,25 @@ func New(cfg Config, ports Ports) (*Gateway, error) {
 // writeBuffer holds the largest answer with its headers.
 const writeBuffer = 2 << 10
 
-// Start reads the catalogue and lets the loops run that keep it and the flags true. It returns when the catalogue was read or ctx has ended;
-// an error means that it was not read, and the gateway goes on trying. Until it succeeds purchases are answered with 503.
+// Open gives the gateway what it needs from others, once. From then on requests are answered by it.
+func (g *Gateway) Open(ports Ports) error {
+	if err := ports.validate(); err != nil {
+		return fmt.Errorf("open gateway: %w", err)
+	}
+	if !g.opening.CompareAndSwap(false, true) {
+		return errors.New("open gateway: it is open already")
+	}
+	g.ports = ports
+	g.opened.Store(true)
+	return nil
+}
+
+// Start reads the catalogue and lets the loops run that keep it and the flags true. It comes after Open, and returns when the catalogue was read or ctx
+// has ended; an error means that it was not read, and the gateway goes on trying. Until it succeeds purchases are answered with 503.
 func (g *Gateway) Start(ctx context.Context) error {
+	if !g.opened.Load() {
+		return errors.New("start gateway: it is not open")
+	}
 	g.start.Do(func() {
 		g.spawn(g.catalogueLoop)
 		g.spawn(g.watchSource)
@@ -121,6 +140,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		Listener: ln,
 		limit:    int64(g.cfg.MaxConns),
 		open:     &g.conns,
+		clients:  &g.clients,
 		refused:  g.metrics.refusedConns.Inc,
 		log:      g.cfg.Logger,
 		ctx:      g.base,
@@ -142,49 +162,9 @@ func (g *Gateway) Serve(ln net.Listener) error {
 }
 
 // connState counts down what listener.Accept has counted up.
-func (g *Gateway) connState(_ net.Conn, state fasthttp.ConnState) {
-	if state == fasthttp.StateClosed {
+func (g *Gateway) connState(conn net.Conn, state fasthttp.ConnState) {
+	if c, ok := conn.(*client); ok && state == fasthttp.StateClosed {
+		g.clients.remove(c)
 		g.conns.Add(-1)
 	}
-}
-
-// Shutdown drains: readiness turns false, no connection is accepted, requests in flight are answered and their connections closed, then the loops
-// end. An error says that ctx ended first; what was still running then has been told to give up. Calls after the first wait for it and say the same.
-func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.shutdown.Do(func() { g.ended = g.drain(ctx) })
-	return g.ended
-}
-
-func (g *Gateway) drain(ctx context.Context) error {
-	g.mu.Lock()
-	g.draining.Store(true)
-	listeners := g.listeners
-	g.mu.Unlock()
-
-	err := g.server.ShutdownWithContext(ctx)
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	// A Serve that was just starting may have come to fasthttp too late to be stopped by it: without its listener it ends.
-	for _, ln := range listeners {
-		_ = ln.Close()
-	}
-	g.stop()
-	g.mu.Lock()
-	g.stopped = true // a request that outlived ctx must not add to what is being waited for
-	g.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		g.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = errors.Join(err, ctx.Err())
-	}
-	if err != nil {
-		return fmt.Errorf("drain gateway: %w", err)
-	}
-	return nil
 }

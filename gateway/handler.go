@@ -44,6 +44,8 @@ func (g *Gateway) dispatch(ctx *fasthttp.RequestCtx, began time.Time, r route, i
 	case string(method) == fasthttp.MethodOptions:
 		g.cors.preflight(ctx, r)
 		return g.answer(ctx, &answerOptionsFor[r])
+	case r < routeLive && !g.opened.Load():
+		return g.answer(ctx, &answerStarting)
 	case r == routePurchase || r == routePayments:
 		if string(method) != fasthttp.MethodPost {
 			break
@@ -98,6 +100,9 @@ func (g *Gateway) handleError(ctx *fasthttp.RequestCtx, err error) {
 		a = &answerTooLong
 	case errors.Is(err, fasthttp.ErrTimeout), errors.As(err, &timeout) && timeout.Timeout():
 		a = &answerSlow
+		if g.draining.Load() {
+			a = &answerDraining // it was this side that had no time
+		}
 	}
 	ctx.Response.Reset()
 	a.send(ctx)

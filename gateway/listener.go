@@ -30,6 +30,7 @@ type listener struct {
 	net.Listener
 	limit    int64
 	open     *atomic.Int64 // connections handed out and not yet closed; shared with the server, which counts down
+	clients  *clients      // which ones; likewise
 	refused  func()
 	log      *slog.Logger
 	ctx      context.Context // ends when the gateway stops, and every pause and farewell with it
@@ -46,7 +47,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			if l.open.Add(1) <= l.limit {
-				return &client{Conn: conn, listener: l}, nil
+				c := &client{Conn: conn, listener: l}
+				l.clients.add(c)
+				return c, nil
 			}
 			l.open.Add(-1)
 			l.refused()
@@ -105,26 +108,6 @@ func (l *listener) seeOff(conn net.Conn, words []byte) {
 		<-l.farewell
 		_ = conn.Close()
 	}
-}
-
-// client is a connection that was let in.
-type client struct {
-	net.Conn
-	listener *listener
-	unread   atomic.Bool // the last answer was given before the request was read whole
-	closed   atomic.Bool
-}
-
-// Close implements net.Conn. A client who is still sending, such as headers that are too long, is given the time to read his answer.
-func (c *client) Close() error {
-	if !c.closed.CompareAndSwap(false, true) {
-		return net.ErrClosed
-	}
-	if !c.unread.Load() {
-		return c.Conn.Close()
-	}
-	c.listener.seeOff(c.Conn, nil)
-	return nil
 }
 
 // refusalBytes is a whole HTTP answer that closes the connection. lines are further headers, each with its line end.

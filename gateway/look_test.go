@@ -104,15 +104,17 @@ func TestNobodyElseLearns(t *testing.T) {
 		spoil func(w *world)
 		token func(t *testing.T, w *world) string
 	}{
-		"forged":          {token: func(t *testing.T, w *world) string { t.Helper(); return w.forged(t, "winner") }},
-		"garbage":         {token: func(*testing.T, *world) string { return "a.eyJzdWIiOiJ3aW5uZXIifQ.c" }}, // {"sub":"winner"}
-		"expired":         {token: func(t *testing.T, w *world) string { t.Helper(); return w.expired(t, "winner") }},
-		"loser":           {token: func(t *testing.T, w *world) string { t.Helper(); return w.token(t, "loser") }},
-		"limited address": {spoil: func(w *world) { w.limited["addr"] = time.Second }},
-		"ended order":     {spoil: func(w *world) { delete(w.marks, "winner") }},
-		"nothing answers": {spoil: func(w *world) {
-			w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) { return sale.Mark{}, false, errDown }
-			w.live = func(context.Context, int64, string) (sale.Order, bool, error) { return sale.Order{}, false, errDown }
+		"forged":           {token: func(t *testing.T, w *world) string { t.Helper(); return w.forged(t, "winner") }},
+		"garbage":          {token: func(*testing.T, *world) string { return "a.eyJzdWIiOiJ3aW5uZXIifQ.c" }}, // {"sub":"winner"}
+		"expired":          {token: func(t *testing.T, w *world) string { t.Helper(); return w.expired(t, "winner") }},
+		"loser":            {token: func(t *testing.T, w *world) string { t.Helper(); return w.token(t, "loser") }},
+		"limited":          {spoil: func(w *world) { w.limited["look"] = time.Second }},
+		"ended order":      {spoil: func(w *world) { delete(w.marks, "winner") }},
+		"not yet released": {}, // the order has ended, and its mark stands
+		"forged, and nothing answers": {token: func(t *testing.T, w *world) string {
+			t.Helper()
+			w.change(nothingAnswers(w))
+			return w.forged(t, "winner")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +147,7 @@ func TestNobodyElseLearns(t *testing.T) {
 	}
 }
 
-// Too many at once: a winner gets the answer of everybody else, and the crowd does not pile up.
+// Too many at once: a winner is told to come again, and the crowd does not pile up. A stranger takes no place and sees nothing of it.
 func TestLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -161,7 +163,8 @@ func TestLooksAreBounded(t *testing.T) {
 		raw := w.token(t, "winner")
 		go func() { first <- do(t, g, purchaseOf(raw)) }()
 		synctest.Wait()
-		do(t, g, purchaseOf(raw)).want(t, 410, "SOLD_OUT")
+		checkHeaders(t, do(t, g, purchaseOf(raw)).want(t, 503, "UNAVAILABLE"))
+		do(t, g, purchaseOf(w.forged(t, "winner"))).want(t, 410, "SOLD_OUT")
 		close(goOn)
 		(<-first).want(t, 409, "ALREADY_PURCHASED")
 		do(t, g, purchaseOf(raw)).want(t, 409, "ALREADY_PURCHASED")

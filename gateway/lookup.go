@@ -46,12 +46,14 @@ func (g *Gateway) mark(ctx context.Context, e *entry, user string) (sale.Mark, b
 	return read(e)
 }
 
-func (g *Gateway) row(ctx context.Context, id sale.OrderID) (sale.Order, bool, error) {
-	return find(ctx, g, func() (sale.Order, bool, error) { return g.ports.Orders.Order(ctx, id) })
+// row reads an order, until ctx ends.
+func (g *Gateway) row(ctx context.Context, id sale.OrderID) found[sale.Order] {
+	return g.lookForRow(ctx, id).rest(ctx)
 }
 
-func (g *Gateway) liveOrder(ctx context.Context, item int64, user string) (sale.Order, bool, error) {
-	return find(ctx, g, func() (sale.Order, bool, error) { return g.ports.Orders.LiveOrder(ctx, item, user) })
+// liveOrder reads the live order of a user, until ctx ends.
+func (g *Gateway) liveOrder(ctx context.Context, item int64, user string) found[sale.Order] {
+	return g.lookForLive(ctx, item, user).rest(ctx)
 }
 
 // cancelled is the result of a wish to cancel.

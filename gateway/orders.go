@@ -47,38 +47,45 @@ func (g *Gateway) readOrder(ctx *fasthttp.RequestCtx, began time.Time, idText []
 //	no mark
 //	row, CANCELLED
 //
-// Without the third step an order that exists would be denied.
+// Without the third step an order that exists would be denied. rowLook has what happens when the database does not answer.
 func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user, trace string) answer {
 	item, ok := id.Item()
 	if !ok {
 		return answerNoOrder
 	}
 	of := about{order: id, item: item, trace: trace}
-	row, found, rowErr := g.row(ctx, id)
-	if found {
-		return g.ownOrder(row, user)
+	look := g.lookForRow(ctx, id)
+	row := look.soon(ctx)
+	if row.ok {
+		return g.ownOrder(row.value, user)
 	}
 	e, bad := g.known(item)
 	switch {
 	case bad == &answerNoItem:
-		return g.noOrder(of, rowErr)
+		if row = look.rest(ctx); row.ok {
+			return g.ownOrder(row.value, user)
+		}
+		return g.noOrder(of, row.err)
 	case bad != nil:
 		return *bad
 	}
-	m, found, err := g.mark(ctx, e, user)
+	m, marked, err := g.mark(ctx, e, user)
+	marked = marked && m.OrderID == id
+	row, away := look.beside(ctx, marked)
 	switch {
+	case row.ok:
+		return g.ownOrder(row.value, user)
 	case err != nil:
 		g.log.warn("look up mark of order", of.with("error", err)...)
 		return answerUnreadable
-	case found && m.OrderID == id:
+	case marked && (row.err == nil || away):
 		return pendingOrder(e.item.ID, m)
-	}
-	if rowErr == nil {
-		if row, found, rowErr = g.row(ctx, id); found {
-			return g.ownOrder(row, user)
+	case !marked && row.err == nil:
+		if row = g.row(ctx, id); row.ok {
+			return g.ownOrder(row.value, user)
 		}
 	}
-	return g.noOrder(of, rowErr)
+	return g.noOrder(of, row.err)
 }
 
 // findOrder answers GET …/orders?itemId=N, the caller's live order.
@@ -105,34 +112,49 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user, trace strin
 	if bad != nil {
 		return *bad
 	}
-	row, found, rowErr := g.liveOrder(ctx, item, user)
-	if found {
-		return g.ownOrder(row, user)
+	look := g.lookForLive(ctx, item, user)
+	row := look.soon(ctx)
+	if row.ok {
+		return g.ownOrder(row.value, user)
 	}
-	m, found, err := g.mark(ctx, e, user)
-	if err != nil {
+	m, marked, err := g.mark(ctx, e, user)
+	row, away := look.beside(ctx, marked)
+	switch {
+	case row.ok:
+		return g.ownOrder(row.value, user)
+	case err != nil:
 		g.log.warn("look up mark of user", of.with("error", err)...)
 		return answerUnreadable
-	}
-	if !found {
-		if rowErr == nil {
-			if row, found, rowErr = g.liveOrder(ctx, item, user); found {
-				return g.ownOrder(row, user)
-			}
-		}
-		return g.noOrder(of, rowErr)
-	}
-	if rowErr == nil {
-		// The mark may be of an order that has ended and whose release is under way: then it is no live order.
-		row, found, _ = g.row(ctx, m.OrderID) // if the database went away just now, the mark is what is known
-		switch {
-		case found && !row.Status.Live():
-			return answerNoOrder
-		case found:
-			return g.ownOrder(row, user)
+	case marked && row.err == nil:
+		return g.orderOfMark(ctx, of, m, user)
+	case marked && away:
+		return pendingOrder(item, m)
+	case !marked && row.err == nil:
+		if row = g.liveOrder(ctx, item, user); row.ok {
+			return g.ownOrder(row.value, user)
 		}
 	}
-	return pendingOrder(item, m)
+	return g.noOrder(of, row.err)
+}
+
+// orderOfMark is the answer for a mark whose user has no live order in the database: its order is not written yet, or has ended and its release is under
+// way. Then it is no live order.
+func (g *Gateway) orderOfMark(ctx context.Context, of about, m sale.Mark, user string) answer {
+	look := g.lookForRow(ctx, m.OrderID)
+	row := look.soon(ctx)
+	if !row.ok {
+		var away bool
+		if row, away = look.beside(ctx, true); row.err != nil && !away {
+			return g.noOrder(of, row.err)
+		}
+	}
+	switch {
+	case row.ok && !row.value.Status.Live():
+		return answerNoOrder
+	case row.ok:
+		return g.ownOrder(row.value, user)
+	}
+	return pendingOrder(of.item, m) // if the database went away just now, the mark is what is known
 }
 
 // noOrder is the answer when nothing was found: 404, or 503 if the database could not be asked.

@@ -170,6 +170,9 @@ type Notices interface {
 // Limits are the token buckets. A refusal says how long the next token takes.
 type Limits interface {
 	PurchaseAddr(addr netip.Addr) (ok bool, retryAfter time.Duration)
+	// LookAddr is asked before somebody who may be a winner is looked at. user is the hash of the user whom his token claims, which nobody has verified:
+	// every pair of an address and a user has a bucket, and no other bucket is touched.
+	LookAddr(addr netip.Addr, user uint64) (ok bool)
 	PurchaseUser(user string) (ok bool, retryAfter time.Duration)
 	ReadUser(user string) (ok bool, retryAfter time.Duration)
 }

@@ -21,14 +21,14 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 	case sale.Paused:
 		return g.answer(ctx, &answerPaused)
 	case sale.Ended:
-		if raw, ok := g.mayHaveWon(ctx, e.endedWinners()); ok {
-			return g.look(ctx, began, e, raw, &answerEnded)
+		if c, ok := g.mayHaveWon(ctx, e.endedWinners()); ok {
+			return g.look(ctx, began, e, c, &answerEnded)
 		}
 		return g.answer(ctx, &answerEnded)
 	}
 	if winners, soldOut := e.run.flag.soldOut(began); soldOut {
-		if raw, ok := g.mayHaveWon(ctx, winners); ok {
-			return g.look(ctx, began, e, raw, &answerSoldOut)
+		if c, ok := g.mayHaveWon(ctx, winners); ok {
+			return g.look(ctx, began, e, c, &answerSoldOut)
 		}
 		return g.answer(ctx, &answerSoldOut)
 	}

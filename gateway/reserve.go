@@ -43,6 +43,12 @@ func (g *Gateway) buy(ctx context.Context, o order) answer {
 		}
 		r := g.reserve(ctx, e, o, reserveBy.Sub(asked))
 		switch r.Outcome {
+		case sale.Own, sale.Already, sale.KeyReused:
+			if g.hasEnded(ctx, r.OrderID) {
+				return answerReturning
+			}
+		}
+		switch r.Outcome {
 		case sale.Reserved, sale.Own:
 			return g.confirm(ctx, r, asked.Add(g.cfg.RecordDeadline), reserveBy)
 		case sale.Already:
@@ -128,8 +134,21 @@ func (g *Gateway) reserve(ctx context.Context, e *entry, o order, left time.Dura
 }
 
 // confirm waits for the broker and answers a purchase that stands: 202 as soon as the event is acknowledged, and also when the time for that is up,
-// since the outbox entry will be published by the keeper. Not so after the record deadline: then a load may have counted the units as free (rule R9).
+// since the outbox entry will be published by the keeper. Not so after the record deadline, whether an acknowledgement is seen then or not: a load waits
+// for the deadline of what was reserved before it and no longer (rule R9). What is seen late may have been late:
+//
+//	this process                  load
+//	reserves; sends the event
+//	stands still
+//	                              fences, waits until the record deadline has passed, counts the unit as free
+//	goes on: acknowledged
+//
+// An own reservation that was known to be in Kafka when it was met is no record of this request, and has no deadline: its row is there or will be.
 func (g *Gateway) confirm(ctx context.Context, r sale.Result, recordBy, answerBy time.Time) answer {
+	if r.Outcome == sale.Own && g.acked(ctx, r.Acked, 0) {
+		g.metrics.acked.Inc()
+		return accepted(r.OrderID)
+	}
 	now := g.cfg.Now()
 	until := now.Add(g.cfg.PublishTimeout)
 	if recordBy.Before(until) {
@@ -138,14 +157,15 @@ func (g *Gateway) confirm(ctx context.Context, r sale.Result, recordBy, answerBy
 	if answerBy.Before(until) {
 		until = answerBy
 	}
-	if g.acked(ctx, r.Acked, until.Sub(now)) {
-		g.metrics.acked.Inc()
-		return accepted(r.OrderID)
-	}
-	if !g.cfg.Now().Before(recordBy) {
+	acked := g.acked(ctx, r.Acked, until.Sub(now))
+	switch {
+	case !g.cfg.Now().Before(recordBy):
 		return outcomeUnknown(r.OrderID)
+	case acked:
+		g.metrics.acked.Inc()
+	default:
+		g.metrics.unacked.Inc()
 	}
-	g.metrics.unacked.Inc()
 	return accepted(r.OrderID)
 }
 

@@ -85,16 +85,6 @@ func TestWaitForBroker(t *testing.T) {
 	}
 }
 
-// An acknowledged purchase is 202 even when the time for that is over: the broker has it.
-func TestAcknowledgedIsAccepted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.reserve = after(2500*time.Millisecond, sale.Result{Outcome: sale.Own, Acked: closedChannel()})
-		r, _ := buyIn(t, w, w.start(t))
-		r.want(t, 202, "")
-	})
-}
-
 // The answer comes within the request timeout, whether the call honours its context or not; and names the order that may exist.
 func TestHangingReserve(t *testing.T) {
 	for name, honours := range map[string]bool{"honours its context": true, "does not": false} {

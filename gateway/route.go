@@ -7,7 +7,7 @@ import (
 // route is what a path leads to.
 type route uint8
 
-// The routes.
+// The routes; those of the API come before routeLive.
 const (
 	routeNone route = iota
 	routePurchase

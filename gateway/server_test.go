@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"flashgate/internal/sale"
 )
 
 // served is a gateway on a port of its own.
@@ -125,7 +124,7 @@ func TestClientAddress(t *testing.T) {
 	p := w.ports()
 	clients := &recordingClients{}
 	p.Clients = clients
-	g, err := New(Config{}, p)
+	g, err := open(Config{}, p)
 	must(t, err)
 	must(t, g.Start(t.Context()))
 	defer func() { must(t, g.Shutdown(context.Background())) }()
@@ -226,92 +225,16 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Shutdown: the request in flight is answered and its connection closed, nobody new comes in, idle connections are closed, readiness turns false.
-func TestDrain(t *testing.T) {
-	w := newWorld(t)
-	entered, goOn := make(chan struct{}), make(chan struct{})
-	w.reserve = func(_ context.Context, _ *sale.Item, q sale.Request) sale.Result {
-		close(entered)
-		<-goOn
-		return sale.Result{Outcome: sale.Reserved, OrderID: q.OrderID, Acked: closedChannel()}
-	}
-	s := w.serve(t)
-	idle := s.dial(t)
-	idle.send(t, "GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
-	if r, _ := idle.answer(t, "GET"); r.StatusCode != 200 {
-		t.Fatalf("readyz: %d", r.StatusCode)
-	}
-	busy := s.dial(t)
-	busy.send(t, purchaseOf(w.token(t, "1")).raw())
-	<-entered
-	stopped := make(chan error, 2)
-	for range 2 {
-		go func() { stopped <- s.Shutdown(context.Background()) }()
-	}
-	idle.closed(t)
-	eventually(t, "nobody listens", func() bool {
-		c, err := net.Dial("tcp", s.addr)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err != nil
-	})
-	if err := s.Check(t.Context()); err == nil {
-		t.Error("ready while draining")
-	}
-	select {
-	case err := <-stopped:
-		t.Fatalf("Shutdown did not wait: %v", err)
-	default:
-	}
-	close(goOn)
-	if r, body := busy.answer(t, "POST"); r.StatusCode != 202 || !r.Close {
-		t.Errorf("%d %s, close %v", r.StatusCode, body, r.Close)
-	}
-	busy.closed(t)
-	for range 2 {
-		must(t, <-stopped)
-	}
-	must(t, <-s.done)
-	must(t, s.Shutdown(context.Background()))
+// recordingClients remembers what it was asked.
+type recordingClients struct{ seen []any }
 
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, s.Serve(ln)) // after the end: returns, and closes what it was given
-	if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
-		t.Error("somebody listens after Shutdown")
-	}
-}
+func (*recordingClients) Header() string { return "X-Forwarded-For" }
 
-// The time for draining is up while a request hangs: Shutdown says so, and the request is told to give up.
-func TestDrainInVain(t *testing.T) {
-	w := newWorld(t)
-	entered := make(chan struct{})
-	w.reserve = func(ctx context.Context, _ *sale.Item, _ sale.Request) sale.Result {
-		close(entered)
-		<-ctx.Done()
-		return sale.Result{Outcome: sale.Unknown, Err: ctx.Err()}
+func (c *recordingClients) Resolve(peer netip.Addr, lines [][]byte) netip.Addr {
+	texts := []string{}
+	for _, l := range lines {
+		texts = append(texts, string(l))
 	}
-	cfg := Config{RequestTimeout: time.Hour}
-	g, err := New(cfg, w.ports())
-	must(t, err)
-	must(t, g.Start(t.Context()))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	s := &served{Gateway: g, addr: ln.Addr().String(), done: make(chan error, 1)}
-	go func() { s.done <- g.Serve(ln) }()
-	busy := s.dial(t)
-	busy.send(t, purchaseOf(w.token(t, "1")).raw())
-	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := g.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if r, body := busy.answer(t, "POST"); r.StatusCode != 503 || !strings.Contains(body, "OUTCOME_UNKNOWN") {
-		t.Errorf("%d %s", r.StatusCode, body)
-	}
-	must(t, <-s.done)
-	must(t, busy.Close())
-	eventually(t, "the connection ends", func() bool { return g.conns.Load() == 0 })
+	c.seen = []any{peer, texts}
+	return peer
 }

@@ -42,19 +42,26 @@ func (g *Gateway) fetchWinners(ctx context.Context, item *sale.Item) (*winnerSet
 	return &winnerSet{hashes: slices.Clip(slices.Compact(hashes))}, nil
 }
 
-// mayHaveWon reports whether the request claims to come from somebody in the set, and returns its token. The claim is not verified: it decides nothing
-// but to look closer. Without a closer look the request costs no allocation.
-func (g *Gateway) mayHaveWon(ctx *fasthttp.RequestCtx, winners *winnerSet) ([]byte, bool) {
+// claim is a token that was not verified, and the hash of the user that it claims to be of.
+type claim struct {
+	token []byte // bytes of the request
+	user  uint64
+}
+
+// mayHaveWon reports whether the request claims to come from somebody in the set, and returns the claim. It decides nothing but to look closer. Without a
+// closer look the request costs no allocation.
+func (g *Gateway) mayHaveWon(ctx *fasthttp.RequestCtx, winners *winnerSet) (claim, bool) {
 	if winners.empty() {
-		return nil, false
+		return claim{}, false
 	}
 	raw, ok := bearer(ctx)
 	if !ok {
-		return nil, false
+		return claim{}, false
 	}
 	var buf [peekBuffer]byte
 	sub, ok := token.PeekSubject(raw, buf[:])
-	return raw, ok && winners.has(sale.HashUser(sub))
+	user := sale.HashUser(sub)
+	return claim{raw, user}, ok && winners.has(user)
 }
 
 // peekBuffer holds the payload of any usual token, which is a few hundred bytes; a longer one costs an allocation.

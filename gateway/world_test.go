@@ -30,7 +30,9 @@ type world struct {
 	marks      map[string]sale.Mark
 	rows       map[sale.OrderID]sale.Order
 	buyers     []string
-	limited    map[string]time.Duration // "addr", "user", "read" → how long until the next token
+	limited    map[string]time.Duration // "addr", "user", "read", "look" → how long until the next token
+	charged    []string                 // the buckets that were asked for a token, in order
+	looks      []looked
 	notices    []Notice
 	unready    bool
 	cancelled  []string
@@ -135,6 +137,12 @@ func (w *world) askedCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.requests)
+}
+
+// looked is a bucket of looks.
+type looked struct {
+	addr netip.Addr
+	user uint64
 }
 
 // proof is a Proof.
@@ -325,6 +333,7 @@ func (w *world) allow(what string) (bool, time.Duration) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.charged = append(w.charged, what)
 	after, limited := w.limited[what]
 	return !limited, after
 }
@@ -332,7 +341,12 @@ func (w *world) allow(what string) (bool, time.Duration) {
 func (w *world) PurchaseAddr(netip.Addr) (bool, time.Duration) { return w.allow("addr") }
 func (w *world) PurchaseUser(string) (bool, time.Duration)     { return w.allow("user") }
 func (w *world) ReadUser(string) (bool, time.Duration)         { return w.allow("read") }
-func (w *world) Header() string                                { return "X-Forwarded-For" }
+func (w *world) LookAddr(addr netip.Addr, user uint64) bool {
+	w.change(func() { w.looks = append(w.looks, looked{addr, user}) })
+	ok, _ := w.allow("look")
+	return ok
+}
+func (w *world) Header() string { return "X-Forwarded-For" }
 func (w *world) Resolve(peer netip.Addr, _ [][]byte) netip.Addr {
 	return peer
 }
@@ -370,7 +384,7 @@ func (w *world) start(tb testing.TB, change ...func(*Config)) *Gateway {
 	for _, f := range change {
 		f(&cfg)
 	}
-	g, err := New(cfg, w.ports())
+	g, err := open(cfg, w.ports())
 	must(tb, err)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -383,6 +397,15 @@ func (w *world) start(tb testing.TB, change ...func(*Config)) *Gateway {
 		tb.Log(err)
 	}
 	return g
+}
+
+// open makes a gateway that is open.
+func open(cfg Config, p Ports) (*Gateway, error) {
+	g, err := New(cfg)
+	if err == nil {
+		err = g.Open(p)
+	}
+	return g, err
 }
 
 // testWriter shows the log of a gateway with its test.
@@ -413,17 +436,3 @@ func eventually(tb testing.TB, what string, cond func() bool) {
 }
 
 var errDown = errors.New("down")
-
-// recordingClients remembers what it was asked.
-type recordingClients struct{ seen []any }
-
-func (*recordingClients) Header() string { return "X-Forwarded-For" }
-
-func (c *recordingClients) Resolve(peer netip.Addr, lines [][]byte) netip.Addr {
-	texts := []string{}
-	for _, l := range lines {
-		texts = append(texts, string(l))
-	}
-	c.seen = []any{peer, texts}
-	return peer
-}

@@ -361,45 +361,6 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// Entries that are none are reported apart and can be removed; the counters are right again when the outbox is empty.
-func TestUnreadableOutbox(t *testing.T) {
-	everywhere(t, func(t *testing.T, b backend) {
-		l := newLab(t, b)
-		layout := Layout{37, 1}
-		s := l.stock(&broker{refuse: context.DeadlineExceeded})
-		l.load(s, layout, 1, 8, nil)
-		l.buyers(layout, numbered(1, 3, 1), 1, s)
-		k := keysOf(37, 0)
-		l.do("HSET", k.pending, "odd", "nonsense")
-		outbox, err := s.Outbox(l.ctx, layout, 0)
-		if err != nil || len(outbox.Bad) != 1 || outbox.Bad[0].Batch != "odd" || outbox.Bad[0].Blob != "nonsense" || outbox.Bad[0].Fault == nil {
-			t.Fatalf("%+v, %v", outbox, err)
-		}
-		batches := []string{"odd", "unknown"}
-		for _, e := range outbox.Entries {
-			batches = append(batches, e.Batch)
-		}
-		l.do("HINCRBY", k.meta, "waiting", "5") // what an entry that was not read kept to itself
-		for range 2 {
-			if err := s.Forget(l.ctx, 37, 0, batches...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := l.totals(layout); got.waiting != 0 || got.pending != 0 {
-			t.Errorf("Redis holds %+v", got)
-		}
-		l.do("DEL", k.meta)
-		l.do("HSET", k.pending, "odd", "nonsense")
-		if err := s.Forget(l.ctx, 37, 0, "odd"); err != nil || l.do("EXISTS", k.meta) != "0" {
-			t.Errorf("without meta: %v, meta exists %s", err, l.do("EXISTS", k.meta))
-		}
-		l.do("SET", k.pending, "x")
-		if _, err := s.Outbox(l.ctx, layout, 0); !errors.Is(err, ErrUnreadable) {
-			t.Errorf("an outbox that is none: %v", err)
-		}
-	})
-}
-
 // Whoever brings units back tells everybody, and a subscription survives the loss of its connection.
 func TestMessages(t *testing.T) {
 	everywhere(t, func(t *testing.T, b backend) {

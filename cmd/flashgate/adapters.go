@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"time"
@@ -121,6 +122,7 @@ type limits struct {
 	addresses *limiter.Table[netip.Addr]
 	purchases *limiter.Table[limiter.Key]
 	reads     *limiter.Table[limiter.Key]
+	looks     *limiter.Table[limiter.Key] // of an address and a user together; no bucket of another table knows of them
 }
 
 func newLimits(user, address, read limiter.Rate) (*limits, error) {
@@ -132,12 +134,23 @@ func newLimits(user, address, read limiter.Rate) (*limits, error) {
 	if l.purchases, err = limiter.New[limiter.Key](limiter.Config{Rate: user}); err != nil {
 		return nil, err
 	}
-	l.reads, err = limiter.New[limiter.Key](limiter.Config{Rate: read})
+	if l.reads, err = limiter.New[limiter.Key](limiter.Config{Rate: read}); err != nil {
+		return nil, err
+	}
+	l.looks, err = limiter.New[limiter.Key](limiter.Config{Rate: address})
 	return l, err
 }
 
 func (l *limits) PurchaseAddr(addr netip.Addr) (bool, time.Duration) {
 	return l.addresses.Allow(limiter.BucketKey(addr))
+}
+
+func (l *limits) LookAddr(addr netip.Addr, user uint64) bool {
+	from := limiter.BucketKey(addr).As16()
+	var who [8]byte
+	binary.LittleEndian.PutUint64(who[:], user)
+	ok, _ := l.looks.Allow(l.keyer.Key(from[:], who[:]))
+	return ok
 }
 
 func (l *limits) PurchaseUser(user string) (bool, time.Duration) {

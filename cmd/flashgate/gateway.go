@@ -36,36 +36,38 @@ func (c *gatewayCommand) Run(ctx context.Context, std *console) error {
 	}
 	logger := newLogger(std)
 	return serve(ctx, logger, c.Shutdown, c.Admin, withAPI, func(ctx context.Context, l *life, o *operators) error {
-		kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "gateway", logger)
-		p, err := openParts(ctx, partsConfig{
-			role: "gateway", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines, outboxLimit: c.OutboxLimit,
-		}, logger, o.registry, o.ready)
+		edge, err := listenForShoppers(l, logger, o.registry, edgeConfig{
+			listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, browsers: c.Browsers, payments: c.Payments, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
+		})
 		if err != nil {
 			return err
 		}
-		l.onStop("the connections", p.close)
-		loader, err := keeper.NewLoader(keeperConfig(p, c.Deadlines, kafka.Group))
-		if err != nil {
-			return err
-		}
-		public, err := c.startEdge(ctx, l, p, o, adminLoader{loader})
-		if err != nil {
-			return err
-		}
-		logger.Info("listening", "public", public, "admin", o.address())
-		return nil
+		logger.Info("listening", "public", edge.address, "admin", o.address())
+		return c.open(ctx, l, o, edge, logger)
 	})
 }
 
-// startEdge starts the edge with the settings of the command.
-func (c *gatewayCommand) startEdge(ctx context.Context, l *life, p *parts, o *operators, loader adminLoader) (public string, err error) {
-	public, api, err := startEdge(ctx, l, p, edgeConfig{
-		listen: c.Listen, adminToken: c.AdminToken.Reveal(), auth: c.Auth, browsers: c.Browsers, payments: c.Payments, limits: c.Limits, proxies: c.Proxies, timeouts: c.Timeouts,
-	}, loader)
-	if err == nil {
-		o.setAdmin(l, api)
+// open waits for the servers and opens the edge.
+func (c *gatewayCommand) open(ctx context.Context, l *life, o *operators, e *edge, logger *slog.Logger) error {
+	kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "gateway", logger)
+	p, err := openParts(ctx, partsConfig{
+		role: "gateway", database: c.Database.URL.Reveal(), redis: c.Redis.URL.Reveal(), kafka: kafka, deadlines: c.Deadlines, outboxLimit: c.OutboxLimit,
+	}, logger, o.registry, o.ready)
+	if err != nil {
+		return err
 	}
-	return public, err
+	l.onStop("the connections", p.close)
+	loader, err := keeper.NewLoader(keeperConfig(p, c.Deadlines, kafka.Group))
+	if err != nil {
+		return err
+	}
+	api, err := e.open(ctx, l, p, adminLoader{loader})
+	if err != nil {
+		return err
+	}
+	o.setAdmin(l, api)
+	logger.Info("open for shoppers")
+	return nil
 }
 
 // keeperConfig is what keepers and loaders of a process share.

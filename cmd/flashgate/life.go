@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// life is what a role has started, and how it ends: everything is stopped in the reverse order of its start, under one deadline.
+// life is what a role has started, and how it ends: everything is stopped in the reverse order of its start, under one deadline, of which nothing may
+// take so much that the others get none.
 type life struct {
 	logger *slog.Logger
 	stops  []stop
@@ -19,9 +20,13 @@ type life struct {
 }
 
 type stop struct {
-	name string
-	run  func(context.Context) error
+	name  string
+	share float64 // the part of the time that is left which it may take
+	run   func(context.Context) error
 }
+
+// usualShare leaves enough for what comes after something that does not stop: the events that are to be flushed, the admin listener.
+const usualShare = 3.0 / 4
 
 func newLife(logger *slog.Logger) *life {
 	return &life{logger: logger, failed: make(chan error, 1)}
@@ -29,7 +34,12 @@ func newLife(logger *slog.Logger) *life {
 
 // onStop adds something that has been started.
 func (l *life) onStop(name string, run func(context.Context) error) {
-	l.stops = append(l.stops, stop{name, run})
+	l.onStopWithin(usualShare, name, run)
+}
+
+// onStopWithin adds something that may take a part of the time which is left when it is stopped.
+func (l *life) onStopWithin(share float64, name string, run func(context.Context) error) {
+	l.stops = append(l.stops, stop{name, share, run})
 }
 
 // fail ends the role because of err; only the first counts.
@@ -83,8 +93,11 @@ func (l *life) end(timeout time.Duration) (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		var errs []error
-		for _, s := range slices.Backward(l.stops) {
-			if failed := s.run(ctx); failed != nil {
+		for i, s := range slices.Backward(l.stops) {
+			if i == 0 {
+				s.share = 1 // the last one leaves nothing for anybody
+			}
+			if failed := s.within(ctx); failed != nil {
 				l.logger.Warn("not stopped cleanly", "part", s.name, "error", failed)
 				errs = append(errs, fmt.Errorf("stop %s: %w", s.name, failed))
 			}
@@ -92,4 +105,12 @@ func (l *life) end(timeout time.Duration) (err error) {
 		err = errors.Join(errs...)
 	})
 	return err
+}
+
+// within runs the stop in its share of the time until ctx ends.
+func (s stop) within(ctx context.Context) error {
+	end, _ := ctx.Deadline()
+	limited, cancel := context.WithTimeout(ctx, time.Duration(s.share*float64(time.Until(end))))
+	defer cancel()
+	return s.run(limited)
 }

@@ -45,19 +45,15 @@ const (
 	ErrBadStatus = refusal("the status is not PENDING, PAID, EXPIRED, CANCELLED, REJECTED or REFUND_DUE")
 )
 
-// Pages of orders. Each state is read in the order of its index and no further than the page is long: what a page costs does not grow with
-// the number of orders, nor with how rare a state is.
+// Pages of orders. The index has the orders of one item in one state in the order of the list. Each of these runs is read no further than the page is
+// long: what a page costs grows with the number of items, and not with the number of orders, nor with how rare a state is.
 const (
 	page = `(o.reserved_at, o.id) < ($2, $3) ORDER BY o.reserved_at DESC, o.id DESC LIMIT $4`
 
-	ordersOfItem = `
-SELECT o.* FROM unnest($5::text[]) AS s(status) CROSS JOIN LATERAL (
-    SELECT ` + orderColumns + ` FROM flash_sale_order o WHERE o.item_id + 0 = $1 AND lower(o.status) = s.status AND ` + page + `) o
-ORDER BY o.reserved_at DESC, o.id DESC LIMIT $4`
-
-	ordersOfAll = `
-SELECT o.* FROM unnest($5::text[]) AS s(status) CROSS JOIN LATERAL (
-    SELECT ` + orderColumns + ` FROM flash_sale_order o WHERE $1::bigint = 0 AND lower(o.status) = s.status AND ` + page + `) o
+	ordersByStatus = `
+SELECT o.* FROM flash_sale_item i CROSS JOIN unnest($5::text[]) AS s(status) CROSS JOIN LATERAL (
+    SELECT ` + orderColumns + ` FROM flash_sale_order o WHERE o.item_id + 0 = i.id AND lower(o.status) = s.status AND ` + page + `) o
+WHERE $1::bigint = 0 OR i.id = $1
 ORDER BY o.reserved_at DESC, o.id DESC LIMIT $4`
 
 	ordersToRefund = `
@@ -73,7 +69,7 @@ func (db *DB) Orders(ctx context.Context, f OrderFilter) ([]sale.Order, string, 
 	}
 	limit := max(f.Limit, 1)
 	args := []any{f.Item, after.reservedAt, [16]byte(after.id), limit + 1} // one more tells whether there is another page
-	query := ordersOfAll
+	query := ordersByStatus
 	switch {
 	case f.Status == StatusRefundDue:
 		query = ordersToRefund
@@ -85,9 +81,6 @@ func (db *DB) Orders(ctx context.Context, f OrderFilter) ([]sale.Order, string, 
 			in = []sale.OrderStatus{sale.OrderStatus(f.Status)}
 		}
 		args = append(args, indexed(in...))
-		if f.Item != 0 {
-			query = ordersOfItem
-		}
 	}
 	orders, err := db.ordered(ctx, query, args...)
 	if err != nil {
