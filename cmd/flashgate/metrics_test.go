@@ -1,0 +1,72 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"flashgate/internal/token"
+)
+
+var update = flag.Bool("update", false, "write docs/metrics.md anew")
+
+const metricsPage = "../../docs/metrics.md"
+
+// What a description says of itself; the library has no other way to ask it.
+var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)"(?:, unit: "[^"]*")?, constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+
+// TestMetricsAreDocumented compares the metrics of all roles, which a desk has in one process, with the page about them.
+func TestMetricsAreDocumented(t *testing.T) {
+	d := openDesk(t)
+	// A key set is there only where one is configured.
+	if _, err := token.NewKeySet(token.KeySetConfig{URL: "https://id.example/keys", Registerer: d.parts.registry}); err != nil {
+		t.Fatal(err)
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		d.parts.registry.Describe(descriptions)
+		close(descriptions)
+	}()
+	var rows []string
+	for desc := range descriptions {
+		parts := description.FindStringSubmatch(desc.String())
+		if parts == nil {
+			t.Errorf("cannot read %s", desc)
+			continue
+		}
+		name, help, labels := parts[1], strings.ReplaceAll(parts[2], `\"`, `"`), strings.Trim(parts[3]+","+parts[4], ",")
+		if !strings.HasPrefix(name, "flashgate_") {
+			continue // of the Go runtime and the process
+		}
+		if help == "" {
+			t.Errorf("%s has no help", name)
+		}
+		if labels != "" {
+			name += "{" + labels + "}"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s |", name, strings.ReplaceAll(help, "|", `\|`)))
+	}
+	slices.Sort(rows)
+	rows = slices.Compact(rows)
+	want := "# Metrics\n\nOn the admin listener of every role, at `/metrics`, without a token; a role shows those of its parts. Beside them are those of the Go runtime and\n" +
+		"the process. The test of `cmd/flashgate` compares this page with the program; `go test ./cmd/flashgate -run TestMetricsAreDocumented -update` writes it anew.\n\n" +
+		"| metric | |\n|---|---|\n" + strings.Join(rows, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != want {
+		t.Errorf("docs/metrics.md is not what the program has; -update writes it anew. It should be\n%s", want)
+	}
+}
