@@ -144,7 +144,7 @@ func producerOpts(cfg ProducerConfig) []kgo.Opt {
 // the deadline or earlier, with what went wrong first. Publish itself does not wait for anything. done runs on a goroutine of its own, possibly
 // before Publish returns, and holds up nothing but Close.
 //
-// Nothing is sent after its deadline. Events of one key published one after another are written in that order while none fails; one that failed and
+// Nothing is handed to a connection after its deadline; a process that is stopped in the middle of writing may send late. Events of one key published one after another are written in that order while none fails; one that failed and
 // is tried again may be overtaken, and one may be written twice.
 func (p *Producer) Publish(deadline time.Time, events []sale.Event, done func(error)) {
 	records := make([]*kgo.Record, len(events))

@@ -60,6 +60,8 @@ var damages = []damage{
 		l.redis("EVAL", `redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], '7') return 'OK'`, "1", key(y, 1, "stock"))
 	}, reasonUnreadable},
 	{"no meta", func(l *lab, y shard.Layout) { l.redis("DEL", key(y, 3, "meta")) }, reasonUnreadable},
+	{"no buyers", func(l *lab, y shard.Layout) { l.redis("DEL", key(y, 0, "buyers")) }, reasonUnreadable},
+	{"a buyer less", func(l *lab, y shard.Layout) { l.redis("HDEL", key(y, 1, "buyers"), "1") }, reasonUnreadable},
 	{"text for buyers", func(l *lab, y shard.Layout) { l.redis("SET", key(y, 0, "buyers"), "nobody") }, reasonUnreadable},
 	{"text for outbox", func(l *lab, y shard.Layout) { l.redis("SET", key(y, 0, "pending"), "nothing") }, reasonUnreadable},
 	{"another number of shards", func(l *lab, y shard.Layout) { l.redis("HSET", key(y, 0, "meta"), "k", "5") }, reasonLayout},

@@ -21,7 +21,7 @@ const (
 	// Own: the user's own reservation, repeated with the same key and quantity. Same answer as the first time; where its outbox entry
 	// still stood the event is being published again (rule R2), else Result.Acked is closed.
 	Own
-	// Already: the user holds units here; Result.OrderID names the order.
+	// Already: the user holds units here; Result.OrderID names the order. Its event was published before, as far as the time allowed.
 	Already
 	// KeyReused: the user's reservation with the same key had another quantity.
 	KeyReused
