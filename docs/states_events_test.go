@@ -111,7 +111,7 @@ func loadAnew(t *testing.T, d *desk, o *anOrder) string {
 
 func retire(t *testing.T, d *desk, o *anOrder) string {
 	d.exec(t, `UPDATE flash_sale SET ends_at = now() - interval '1 minute' WHERE id = (SELECT sale_id FROM flash_sale_item WHERE id = $1)`, o.event.ItemID)
-	ok, err := d.Retire(t.Context(), o.event.ItemID)
+	ok, err := d.Retire(t.Context(), o.event.ItemID, 0)
 	must(t, err)
 	if !ok {
 		t.Fatal("the item was not retired")

@@ -45,18 +45,22 @@ export async function waitUntilPayable(orderId, token, {base = '', patience = 12
   }
 }
 
+/** A connection that hangs is given up after this, in milliseconds: the shop answers within three seconds, or was not reached. */
+const attemptTimeout = 6_000;
+
 /** Sends a request, and again for as long as the answer is one that passes: 429, 503, or none at all. Resolves to the answer that counts. */
 async function ask(url, request, patience) {
   const until = Date.now() + patience;
   for (let attempt = 0; ; attempt++) {
     let answer, failure, seconds = 1;
     try {
-      const response = await fetch(url, request);
+      const giveUp = AbortSignal.timeout(attemptTimeout);
+      const response = await fetch(url, {...request, signal: request.signal ? AbortSignal.any([request.signal, giveUp]) : giveUp});
       answer = {status: response.status, body: await response.json()};
       seconds = Number(response.headers.get('Retry-After')) || 1;
     } catch (error) {
       if (request.signal?.aborted) throw error;
-      failure = error; // no network, or an answer that was cut off
+      failure = error; // no network, nobody who answers, or an answer that was cut off
     }
     if (answer && answer.status !== 429 && answer.status !== 503) return answer;
     // Everybody was refused in the same second: without a random part everybody would be back in the same second, too.

@@ -148,3 +148,13 @@ func TestCancelAwaitsRelease(t *testing.T) {
 		})
 	}
 }
+
+// Of a retired item Redis holds nothing, which reads like stock that is being loaded. An order that has no row does not exist.
+func TestCancelOfARetiredItem(t *testing.T) {
+	w := newWorld(t)
+	w.items[0].RetiredAt = time.Now()
+	w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) {
+		return sale.Mark{}, false, errNotLoaded
+	}
+	do(t, w.start(t), ask{method: "DELETE", path: orderPath(sale.NewOrderID(theItem)), token: w.token(t, "u")}).want(t, 404, "NOT_FOUND")
+}

@@ -28,8 +28,12 @@ func find[T any](ctx context.Context, g *Gateway, call func() (T, bool, error)) 
 	return f.value, f.ok, f.err
 }
 
-// mark reads a user's mark, under the layout of today: a gateway that has not heard of a change would look into the wrong shard.
+// mark reads a user's mark, under the layout of today: a gateway that has not heard of a change would look into the wrong shard. Of a retired item
+// Redis holds nothing any more, and everything that was reserved has a row.
 func (g *Gateway) mark(ctx context.Context, e *entry, user string) (sale.Mark, bool, error) {
+	if !e.item.RetiredAt.IsZero() {
+		return sale.Mark{}, false, nil
+	}
 	read := func(e *entry) (sale.Mark, bool, error) {
 		return find(ctx, g, func() (sale.Mark, bool, error) { return g.ports.Marks.Mark(ctx, &e.item, user) })
 	}

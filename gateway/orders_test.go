@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,8 @@ func pendingRow(id sale.OrderID, user string) sale.Order {
 func markOf(id sale.OrderID) sale.Mark {
 	return sale.Mark{OrderID: id, Quantity: 2, Price: "19.80", Currency: "EUR", ReservedAt: reservedAt, KeyHash: "abc", Batch: "b"}
 }
+
+var errNotLoaded = errors.New("stock is not loaded")
 
 func orderPath(id sale.OrderID) string { return ordersPath + "/" + id.String() }
 
@@ -47,6 +50,13 @@ func TestReadOrder(t *testing.T) {
 	}
 	noRedis := func(w *world) {
 		w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) { return sale.Mark{}, false, errDown }
+	}
+	// Of a retired item Redis holds nothing, which reads like stock that is being loaded.
+	retired := func(w *world) {
+		w.items[0].RetiredAt = time.Now()
+		w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) {
+			return sale.Mark{}, false, errNotLoaded
+		}
 	}
 	for name, c := range map[string]struct {
 		prepare []func(*world)
@@ -73,6 +83,9 @@ func TestReadOrder(t *testing.T) {
 		"no database, no mark":         {[]func(*world){noDatabase}, 503, "UNAVAILABLE", ""},
 		"no database, no Redis":        {[]func(*world){noDatabase, noRedis}, 503, "UNAVAILABLE", ""},
 		"ended, its mark not released": {[]func(*world){row(func(o *sale.Order) { o.Status = sale.Expired }), func(w *world) { w.marks["u"] = markOf(id) }}, 200, written("EXPIRED", "false", "false"), "NOT_FOUND"},
+		"retired, a row":               {[]func(*world){retired, row(func(o *sale.Order) { o.Status = sale.Paid })}, 200, written("PAID", "false", "false"), ""},
+		"retired, an ended order":      {[]func(*world){retired, row(func(o *sale.Order) { o.Status = sale.Expired })}, 200, written("EXPIRED", "false", "false"), "NOT_FOUND"},
+		"retired, no row":              {[]func(*world){retired}, 404, "NOT_FOUND", ""},
 		"no catalogue yet": {[]func(*world){func(w *world) {
 			w.catalogue = func(context.Context) ([]sale.Item, error) { return nil, errDown }
 		}}, 503, "UNAVAILABLE", ""},

@@ -71,12 +71,9 @@ type Holdings struct {
 	Whole bool        // every mark that is there could be read
 }
 
-// badNamed is the most users of one shard whose marks an error names.
-const badNamed = 5
-
 // Holdings returns the marks of every shard of a layout, by shard. It is for people and for accounts; it moves every mark
-// over the network. An error names the shards that did not answer, or hold something else, and users whose marks could not
-// be read; everything else is good beside it.
+// over the network. An error names the shards that did not answer, or hold something else, and says how many of a shard's
+// marks could not be read, and whose never: errors end in logs. Everything else is good beside it.
 func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error) {
 	if err := checkLayout(layout); err != nil {
 		return nil, fmt.Errorf("read holdings: %w", err)
@@ -90,20 +87,17 @@ func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error)
 			return err
 		}
 		marks := make([]sale.Mark, 0, len(texts))
-		var bad []error
-		for user, text := range texts {
-			mark, err := decodeMark(text)
-			if err == nil {
+		for _, text := range texts {
+			if mark, err := decodeMark(text); err == nil {
 				marks = append(marks, mark)
-			} else if bad = append(bad, nil); len(bad) <= badNamed {
-				bad[len(bad)-1] = fmt.Errorf("user %q: %w: %w", user, ErrUnreadable, err)
 			}
 		}
-		holdings[i] = Holdings{Marks: marks, Whole: len(bad) == 0}
-		if len(bad) > badNamed {
-			bad[badNamed] = fmt.Errorf("and %d more", len(bad)-badNamed)
+		bad := len(texts) - len(marks)
+		holdings[i] = Holdings{Marks: marks, Whole: bad == 0}
+		if bad > 0 {
+			return fmt.Errorf("%w: %d of %d marks", ErrUnreadable, bad, len(texts))
 		}
-		return errors.Join(bad...)
+		return nil
 	})
 	return holdings, err
 }

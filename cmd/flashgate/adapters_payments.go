@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"flashgate/gateway"
@@ -16,7 +17,17 @@ var _ gateway.Payments = paymentPorts{}
 type paymentPorts struct {
 	ledger *ledger.DB
 	stock  *shard.Stock
+	places chan struct{} // see Unwritten
 }
+
+// unwrittenAtOnce is how many looks for unwritten orders a process takes at the same time: each moves every mark of an item over the network.
+const unwrittenAtOnce = 4
+
+func newPaymentPorts(db *ledger.DB, stock *shard.Stock) paymentPorts {
+	return paymentPorts{db, stock, make(chan struct{}, unwrittenAtOnce)}
+}
+
+var errManyLooks = errors.New("look for unwritten orders: too many at once")
 
 var payOutcomes = map[ledger.PayOutcome]gateway.PayOutcome{
 	ledger.PayDone: gateway.PayDone, ledger.PayNoOrder: gateway.PayNoOrder, ledger.PayMismatch: gateway.PayMismatch,
@@ -40,9 +51,18 @@ func (p paymentPorts) Pay(ctx context.Context, payment sale.Payment) (sale.Payme
 // A mark that goes before it is read belonged to an order that had ended, which has a row. Units of marks are compared with those of live orders:
 // the mark of an ended order whose release is still to come counts as unwritten for that moment, which is the safe side.
 //
-// Stock that is unknown, or of another load than the item's last, is about to be loaded, and before a load everything that was reserved gets its row (section 7 of the design): until then
-// nobody knows what there is. Of a retired item there is nothing any more.
+// Stock that is unknown, or of another load than the item's last, is about to be loaded, and before a load everything that was reserved gets its row
+// (section 7 of the design): until then nobody knows what there is. Of a retired item there is nothing any more.
+//
+// A provider that tells many payments of orders that do not exist is told to come back: no answer may be older than its question, so that none can
+// be shared.
 func (p paymentPorts) Unwritten(ctx context.Context, item int64) (bool, error) {
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	default:
+		return false, errManyLooks
+	}
 	it, ok, err := p.ledger.Item(ctx, item)
 	if err != nil || !ok || !it.RetiredAt.IsZero() {
 		return false, err

@@ -54,7 +54,7 @@ func TestPaymentBeforeItsRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := made.Items[0].ID
-	ports := paymentPorts{p.ledger, p.stock}
+	ports := newPaymentPorts(p.ledger, p.stock)
 	item := func() sale.Item {
 		t.Helper()
 		it, ok, err := p.ledger.Item(ctx, id)

@@ -95,7 +95,7 @@ func (e *edge) open(ctx context.Context, l *life, p *parts, loader adminLoader) 
 	l.onStopWithin(drainShare, "the gateway", e.stop)
 	if err := e.gateway.Open(gateway.Ports{
 		Seller: stockPorts{p.stock}, Zero: stockPorts{p.stock}, Marks: stockPorts{p.stock}, Notices: stockPorts{p.stock},
-		Orders: ledgerPorts{p.ledger}, Payments: paymentPorts{p.ledger, p.stock}, Source: ledgerPorts{p.ledger},
+		Orders: ledgerPorts{p.ledger}, Payments: newPaymentPorts(p.ledger, p.stock), Source: ledgerPorts{p.ledger},
 		Limits: buckets, Clients: clients, Tokens: verifier, Ready: p.canSell,
 	}); err != nil {
 		return nil, err

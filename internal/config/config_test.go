@@ -251,6 +251,7 @@ func TestRefusals(t *testing.T) {
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example,*", `FLASHGATE_CORS_ORIGINS="https://shop.example,*": ` + noOrigin(2)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://Shop.example", `FLASHGATE_CORS_ORIGINS="https://Shop.example": ` + noOrigin(1)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example:443", `FLASHGATE_CORS_ORIGINS="https://shop.example:443": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://*.shop.example", `FLASHGATE_CORS_ORIGINS="https://*.shop.example": ` + noOrigin(1)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=null", `FLASHGATE_CORS_ORIGINS="null": ` + noOrigin(1)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://u@shop.example", `FLASHGATE_CORS_ORIGINS="https://u@shop.example": ` + noOrigin(1)},
 

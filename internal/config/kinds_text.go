@@ -109,6 +109,9 @@ func isOrigin(text string) bool {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || text != u.Scheme+"://"+u.Host || text != strings.ToLower(text) {
 		return false
 	}
+	if strings.ContainsAny(u.Host, "*?") {
+		return false // no patterns: browsers send none
+	}
 	port := u.Port()
 	return !strings.HasSuffix(u.Host, ":") && (u.Scheme != "http" || port != "80") && (u.Scheme != "https" || port != "443") && checkText(text) == nil
 }

@@ -64,7 +64,7 @@ type Ledger interface {
 	WaitingEvents(ctx context.Context) (count int64, oldest time.Duration, err error)
 
 	Retirable(ctx context.Context, after time.Duration) ([]int64, error)
-	Retire(ctx context.Context, item int64) (bool, error)
+	Retire(ctx context.Context, item int64, after time.Duration) (bool, error)
 }
 
 // Publisher writes events to Kafka. Neither method blocks; done is called exactly once, soon after the deadline at the latest, and nothing is sent

@@ -253,7 +253,7 @@ func (r *retire) retirable(ctx context.Context) ([]int64, error) {
 func (r *retire) retire(ctx context.Context, item int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.k.cfg.databaseTimeout())
 	defer cancel()
-	return r.k.cfg.Ledger.Retire(ctx, item)
+	return r.k.cfg.Ledger.Retire(ctx, item, *r.k.cfg.RetireAfter)
 }
 
 // item is an item, retired or not.

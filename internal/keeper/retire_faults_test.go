@@ -19,10 +19,10 @@ type aroundRetire struct {
 	before, behind func()
 }
 
-func (a aroundRetire) Retire(ctx ctx, item int64) (bool, error) {
+func (a aroundRetire) Retire(ctx ctx, item int64, after time.Duration) (bool, error) {
 	a.before()
 	defer a.behind()
-	return a.Ledger.Retire(ctx, item)
+	return a.Ledger.Retire(ctx, item, after)
 }
 
 // A gateway that has not heard of the end of the sale sells in the last moment before its item is retired.

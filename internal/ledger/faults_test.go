@@ -286,7 +286,7 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 			if s, outcome, err := faulty().UpdateSale(t.Context(), sold, SalePatch{Paused: to(true)}); outcome != Patched || !s.Paused || err != nil {
 				t.Errorf("update sale: %+v, %v, %v", s, outcome, err)
 			}
-			if done, err := faulty().Retire(t.Context(), l.create(over(1)).Items[0].ID); !done || err != nil {
+			if done, err := faulty().Retire(t.Context(), l.create(over(1)).Items[0].ID, 0); !done || err != nil {
 				t.Errorf("retire: %v, %v", done, err)
 			}
 			if n := l.changes() - rows; n != 4 { // one sale was created

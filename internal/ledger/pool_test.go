@@ -176,7 +176,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, err = db.Retirable(ctx, 0)
 	check(err)
-	_, err = db.Retire(ctx, a)
+	_, err = db.Retire(ctx, a, 0)
 	check(err)
 	_, err = db.Purge(ctx, time.Now(), PurgeDelete, false)
 	check(err)

@@ -65,7 +65,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 				case 7:
 					_, _, err = db.UpdateSale(ctx, s.ID, SalePatch{Name: to(user)})
 				case 8:
-					_, err = db.Retire(ctx, events[0].ItemID)
+					_, err = db.Retire(ctx, events[0].ItemID, 0)
 				}
 				if err != nil {
 					return err

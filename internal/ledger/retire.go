@@ -10,6 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// longOver says of a sale s that it ended at least $1 ago, and that nobody has moved its end since then: whoever ends it early has as long to
+// think again.
+const longOver = `greatest(s.ends_at, s.end_moved_at) <= now() - $1::interval`
+
 // Retirable returns the items that may be retired, in the order of their ids: the sale ended at least so long ago by the clock of the database,
 // and there is no PENDING order, no correction to carry out and no loader at work. What Redis still holds of them is for the caller to look at.
 func (db *DB) Retirable(ctx context.Context, after time.Duration) ([]int64, error) {
@@ -19,7 +23,7 @@ func (db *DB) Retirable(ctx context.Context, after time.Duration) ([]int64, erro
 SELECT i.id FROM flash_sale_item i JOIN flash_sale s ON s.id = i.sale_id
 LEFT JOIN LATERAL (SELECT true AS found FROM flash_sale_order o WHERE o.item_id = i.id AND o.status = 'PENDING' LIMIT 1) pending ON true
 LEFT JOIN LATERAL (SELECT true AS found FROM flash_sale_correction c WHERE c.item_id = i.id LIMIT 1) correction ON true
-WHERE i.retired_at IS NULL AND s.ends_at <= now() - $1::interval AND pending.found IS NULL AND correction.found IS NULL
+WHERE i.retired_at IS NULL AND `+longOver+` AND pending.found IS NULL AND correction.found IS NULL
     AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())
 ORDER BY i.id`, after)
 		items, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -32,13 +36,13 @@ ORDER BY i.id`, after)
 }
 
 // Retire retires an item and reports whether it is retired, now or since an earlier call; false when the item does not exist or may not be
-// retired (see Retirable; a sale that has been extended meanwhile is one reason). From then on nothing of the item is sold, loaded or
+// retired (see Retirable, whose conditions are looked at once more, now under locks; a sale that has been extended meanwhile is one reason). From then on nothing of the item is sold, loaded or
 // corrected, its events are stored as refused, and its sale cannot be changed. It may be repeated after any error.
-func (db *DB) Retire(ctx context.Context, item int64) (bool, error) {
+func (db *DB) Retire(ctx context.Context, item int64, after time.Duration) (bool, error) {
 	change := uuid.New()
 	var done bool
 	err := db.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
-		done, err = retire(ctx, tx, item, change)
+		done, err = retire(ctx, tx, item, after, change)
 		return err
 	})
 	if err != nil {
@@ -47,11 +51,11 @@ func (db *DB) Retire(ctx context.Context, item int64) (bool, error) {
 	return done, nil
 }
 
-func retire(ctx context.Context, tx Tx, item int64, change uuid.UUID) (bool, error) {
+func retire(ctx context.Context, tx Tx, item int64, after time.Duration, change uuid.UUID) (bool, error) {
 	// Sales are locked before items. Whoever moves the end of the sale waits here, or has done it.
 	var ended bool
 	err := tx.QueryRow(ctx, `
-SELECT s.ends_at <= now() FROM flash_sale s WHERE s.id = (SELECT sale_id FROM flash_sale_item WHERE id = $1) FOR SHARE`, item).Scan(&ended)
+SELECT `+longOver+` FROM flash_sale s WHERE s.id = (SELECT sale_id FROM flash_sale_item WHERE id = $2) FOR SHARE`, after, item).Scan(&ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -66,21 +70,21 @@ SELECT s.ends_at <= now() FROM flash_sale s WHERE s.id = (SELECT sale_id FROM fl
 		return it.retired, nil
 	}
 	// Under the item's lock no order becomes PENDING, no correction is written and no load is claimed.
-	var before, after []byte
+	var before, now []byte
 	err = tx.QueryRow(ctx, `
 WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1)
 UPDATE flash_sale_item i SET retired_at = now() FROM old
 WHERE i.id = $1 AND i.retired_at IS NULL AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())
     AND NOT EXISTS (SELECT FROM flash_sale_order o WHERE o.item_id = $1 AND o.status = 'PENDING')
     AND NOT EXISTS (SELECT FROM flash_sale_correction c WHERE c.item_id = $1)
-RETURNING old.item, to_jsonb(i)`, item).Scan(&before, &after)
+RETURNING old.item, to_jsonb(i)`, item).Scan(&before, &now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("set retired: %w", err)
 	}
-	if err := audit(ctx, tx, change, changeRetire, subjectItem(item), before, after); err != nil {
+	if err := audit(ctx, tx, change, changeRetire, subjectItem(item), before, now); err != nil {
 		return false, err
 	}
 	if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {

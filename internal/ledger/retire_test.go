@@ -29,7 +29,7 @@ func (l *lab) retirable(after time.Duration) []int64 {
 // retire retires an item that may be retired.
 func (l *lab) retire(item int64) {
 	l.tb.Helper()
-	if done, err := l.Retire(l.tb.Context(), item); !done || err != nil {
+	if done, err := l.Retire(l.tb.Context(), item, 0); !done || err != nil {
 		l.tb.Fatalf("retire item %d: %v, %v", item, done, err)
 	}
 }
@@ -60,7 +60,7 @@ func TestRetire(t *testing.T) {
 	refused := func(items ...int64) {
 		t.Helper()
 		for _, item := range items {
-			if done, err := l.Retire(ctx, item); done || err != nil {
+			if done, err := l.Retire(ctx, item, 0); done || err != nil {
 				t.Errorf("item %d: %v, %v", item, done, err)
 			}
 			if it, _, err := l.Item(ctx, item); err != nil || !it.RetiredAt.IsZero() {
@@ -73,7 +73,7 @@ func TestRetire(t *testing.T) {
 		t.Errorf("retirable: %v, want %v", got, want)
 	}
 	refused(pending, correction, loading, open)
-	if done, err := l.Retire(ctx, 999); done || err != nil {
+	if done, err := l.Retire(ctx, 999, 0); done || err != nil {
 		t.Errorf("no item: %v, %v", done, err)
 	}
 	if n := l.changes(); n != rows {
@@ -138,7 +138,7 @@ func TestASaleIsExtendedOrItsItemRetired(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var err error
-			if done, err = l.Retire(t.Context(), s.Items[0].ID); err != nil {
+			if done, err = l.Retire(t.Context(), s.Items[0].ID, 0); err != nil {
 				t.Error(err)
 			}
 		})
@@ -158,4 +158,33 @@ func TestASaleIsExtendedOrItsItemRetired(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d were retired", retired, rounds)
+}
+
+// Whoever ends a sale early has as long to think again as after an end that was planned, even if he sets an end that lies far back.
+func TestRetireWaitsAfterAnEndThatWasMoved(t *testing.T) {
+	l := newLab(t)
+	now := time.Now()
+	s := l.create(sale.Sale{
+		Name: "moved", StartsAt: now.Add(-48 * time.Hour), EndsAt: now.Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Hour, TimeZone: "UTC",
+		Items: []sale.Item{{Quantity: 1, Price: "1", Currency: "EUR", Shards: 1, MaxPerUser: 1, Model: sale.Counter}},
+	})
+	end := now.Add(-47 * time.Hour)
+	if _, outcome, err := l.UpdateSale(t.Context(), s.ID, SalePatch{EndsAt: &end}); outcome != Patched || err != nil {
+		t.Fatal(outcome, err)
+	}
+	if got := l.retirable(24 * time.Hour); len(got) != 0 {
+		t.Errorf("retirable at once: %v", got)
+	}
+	if done, err := l.Retire(t.Context(), s.Items[0].ID, 24*time.Hour); done || err != nil {
+		t.Errorf("retired at once: %v, %v", done, err)
+	}
+	if _, err := l.pool.Exec(t.Context(), `UPDATE flash_sale SET end_moved_at = now() - interval '25 hours' WHERE id = $1`, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.retirable(24 * time.Hour); len(got) != 1 {
+		t.Errorf("a day later: retirable %v", got)
+	}
+	if done, err := l.Retire(t.Context(), s.Items[0].ID, 24*time.Hour); !done || err != nil {
+		t.Errorf("a day later: retired %v, %v", done, err)
+	}
 }

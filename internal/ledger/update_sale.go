@@ -120,7 +120,8 @@ func storeSale(ctx context.Context, tx Tx, s sale.Sale, change uuid.UUID) (sale.
 	var before, after []byte
 	err := tx.QueryRow(ctx, `
 WITH old AS (SELECT to_jsonb(s) AS sale FROM flash_sale s WHERE s.id = $1)
-UPDATE flash_sale s SET name = $2, starts_at = $3, ends_at = $4, paused = $5 FROM old WHERE s.id = $1 RETURNING old.sale, to_jsonb(s)`,
+UPDATE flash_sale s SET name = $2, starts_at = $3, ends_at = $4, paused = $5,
+    end_moved_at = CASE WHEN s.ends_at <> $4 THEN now() ELSE s.end_moved_at END FROM old WHERE s.id = $1 RETURNING old.sale, to_jsonb(s)`,
 		s.ID, s.Name, s.StartsAt, s.EndsAt, s.Paused).Scan(&before, &after)
 	if err != nil {
 		return sale.Sale{}, 0, fmt.Errorf("change sale: %w", err)

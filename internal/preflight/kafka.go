@@ -64,6 +64,8 @@ func (f *flight) judgeTopic(topic kadm.TopicDetail, name string) {
 		f.report.add(check, Caution, "partitions with replicas that are behind: %s", strings.Join(behind, ", "))
 	case n < f.Kafka.Partitions:
 		f.report.add(check, Caution, "%d partitions, fewer than the %d that are configured", n, f.Kafka.Partitions)
+	case replicas < f.Kafka.Replication:
+		f.report.add(check, Caution, "%d replicas, fewer than the %d that are configured", replicas, f.Kafka.Replication)
 	case replicas < 2:
 		f.report.add(check, Caution, "%d partitions, of which the loss of one broker takes some away: they have one replica", n)
 	default:

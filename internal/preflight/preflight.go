@@ -54,12 +54,12 @@ func (r *Report) add(check string, v Verdict, format string, args ...any) {
 	}
 }
 
-// Config says where everything is. Every field is required, Keys apart.
+// Config says where everything is. Database, Redis and Kafka are required.
 type Config struct {
 	Database string        // connection string
 	Pool     int           // connections that each process may open; 0: what the connection string says
 	Redis    string        // URL
-	Kafka    broker.Config // partitions and replication: what the topics should have
+	Kafka    broker.Config // partitions and replication: what the topics should have at least
 
 	// InProcessRedis is as in shard.ConnectConfig.
 	InProcessRedis bool
@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg Config) *Report {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Kafka = cfg.Kafka.WithDefaults()
-	f := &flight{Config: cfg, report: &Report{Verdict: Go}}
+	f := &flight{Config: cfg, ctx: ctx, report: &Report{Verdict: Go}}
 	defer f.close()
 	for _, check := range []func(context.Context){f.keys, f.openDatabase, f.schema, f.connections, f.openRedis, f.redisServers, f.kafka, f.clocks, f.items} {
 		bounded, cancel := context.WithTimeout(ctx, cfg.Timeout)
@@ -94,6 +94,7 @@ func Run(ctx context.Context, cfg Config) *Report {
 // flight is one run. What could not be opened is nil, and the checks that need it find nothing to say.
 type flight struct {
 	Config
+	ctx    context.Context // of the run; each check has a shorter one
 	report *Report
 
 	pool   *pgxpool.Pool
@@ -126,9 +127,9 @@ func (f *flight) keys(ctx context.Context) {
 	found, err := f.Keys(ctx)
 	if err != nil {
 		f.report.add("keys", NoGo, "%v", err)
-		return
+	} else {
+		f.report.add("keys", Go, "%s", found)
 	}
-	f.report.add("keys", Go, "%s", found)
 	if !f.Payments {
 		f.report.add("payments", Caution, "FLASHGATE_PAYMENT_SECRET is not set: the webhook refuses, and orders expire unpaid")
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
 
 	"flashgate/internal/broker"
 	"flashgate/internal/devstack/devtest"
@@ -19,7 +20,10 @@ import (
 	"flashgate/shard"
 )
 
-func TestMain(m *testing.M) { devtest.Main(m) }
+// rueidis waits a second before it looks at the nodes again that it could not reach, in a goroutine that a client which is closed does not end.
+func TestMain(m *testing.M) {
+	devtest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 // timeout is for a machine under load; no test is about it.
 const timeout = time.Minute

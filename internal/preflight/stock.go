@@ -27,8 +27,11 @@ func (f *flight) items(ctx context.Context) {
 			continue
 		}
 		open++
+		if f.ctx.Err() != nil {
+			return
+		}
 		// Each has a time of its own: an item with many buyers must not use up that of the others.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Timeout)
+		bounded, cancel := context.WithTimeout(f.ctx, f.Timeout)
 		f.item(bounded, it)
 		cancel()
 	}

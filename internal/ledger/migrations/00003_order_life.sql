@@ -22,6 +22,9 @@ DROP INDEX ix_flash_sale_order_user;
 
 CREATE INDEX ix_flash_sale_order_refund ON flash_sale_order (reserved_at, id) WHERE refunds_due > 0;
 
+-- When the end was last moved, by people: what is cleared away some time after the end waits for as long after that, too.
+ALTER TABLE flash_sale ADD COLUMN end_moved_at timestamptz;
+
 -- What the payment provider told, each event once, with what it did and the answer it got: a repetition gets the same one.
 CREATE TABLE flash_sale_payment (
     event_id     text COLLATE "C" PRIMARY KEY CHECK (octet_length(event_id) BETWEEN 1 AND 128),
