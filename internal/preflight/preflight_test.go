@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"flashgate/internal/broker"
 	"flashgate/internal/devstack/devtest"
@@ -20,10 +19,7 @@ import (
 	"flashgate/shard"
 )
 
-// rueidis waits a second before it looks at the nodes again that it could not reach, in a goroutine that a client which is closed does not end.
-func TestMain(m *testing.M) {
-	devtest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
-}
+func TestMain(m *testing.M) { devtest.Main(m) }
 
 // timeout is for a machine under load; no test is about it.
 const timeout = time.Minute
