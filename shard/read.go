@@ -65,10 +65,16 @@ func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
 	return users, nil
 }
 
+// Holding is a mark and whose it is.
+type Holding struct {
+	User string
+	sale.Mark
+}
+
 // Holdings are the marks of one shard: who holds which units, as Redis remembers it.
 type Holdings struct {
-	Marks []sale.Mark // in no order, without those that could not be read; nil when the shard could not be read at all
-	Whole bool        // every mark that is there could be read
+	Marks []Holding // in no order, without those that could not be read; nil when the shard could not be read at all
+	Whole bool      // every mark that is there could be read
 }
 
 // Holdings returns the marks of every shard of a layout, by shard. It is for people and for accounts; it moves every mark
@@ -86,10 +92,10 @@ func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error)
 		if err != nil {
 			return err
 		}
-		marks := make([]sale.Mark, 0, len(texts))
-		for _, text := range texts {
+		marks := make([]Holding, 0, len(texts))
+		for user, text := range texts {
 			if mark, err := decodeMark(text); err == nil {
-				marks = append(marks, mark)
+				marks = append(marks, Holding{user, mark})
 			}
 		}
 		bad := len(texts) - len(marks)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"flashgate/internal/admin"
 	"flashgate/internal/broker"
@@ -86,8 +83,8 @@ func (l deskLedger) Audit(ctx context.Context, f admin.AuditFilter) ([]admin.Aud
 
 type deskReservations struct{ *shard.Stock }
 
-// Find looks through the marks of the item. A mark does not say whose it is, nor in which epoch it was made: that is in the outbox, and when it is
-// there no more the user is asked for among all that have a mark in the shard, of which there are thousands at most.
+// Find looks through the marks of the item. A mark does not say in which epoch it was made, nor what the trace was: that is in the outbox, as long as
+// it is there.
 func (s deskReservations) Find(ctx context.Context, it sale.Item, id sale.OrderID) (sale.Event, bool, error) {
 	layout := layoutOf(&it)
 	holdings, unread := s.Holdings(ctx, layout)
@@ -111,8 +108,8 @@ func (s deskReservations) Find(ctx context.Context, it sale.Item, id sale.OrderI
 	return sale.Event{}, false, nil
 }
 
-// event finds out what a mark does not say. A mark that goes away meanwhile is of an order that has ended, and has a row.
-func (s deskReservations) event(ctx context.Context, layout shard.Layout, at int, mark sale.Mark) (sale.Event, bool, error) {
+// event finds out what a mark does not say.
+func (s deskReservations) event(ctx context.Context, layout shard.Layout, at int, mark shard.Holding) (sale.Event, bool, error) {
 	if mark.Batch != "" {
 		outbox, err := s.Outbox(ctx, layout, at)
 		if err != nil {
@@ -126,56 +123,15 @@ func (s deskReservations) event(ctx context.Context, layout shard.Layout, at int
 			}
 		}
 	}
-	user, ok, err := s.holder(ctx, layout, at, mark.OrderID)
-	if err != nil || !ok {
-		return sale.Event{}, false, err
-	}
 	readings, err := s.Read(ctx, layout)
 	if err != nil {
 		return sale.Event{}, false, err
 	}
 	return sale.Event{
 		// A load replaces the marks by those of the database: one that is not there is of the epoch of its shard.
-		OrderID: mark.OrderID, ItemID: layout.Item, UserID: user, Quantity: mark.Quantity, Shard: at, Epoch: readings[at].Epoch,
+		OrderID: mark.OrderID, ItemID: layout.Item, UserID: mark.User, Quantity: mark.Quantity, Shard: at, Epoch: readings[at].Epoch,
 		ReservedAt: mark.ReservedAt, Price: mark.Price, Currency: mark.Currency, KeyHash: mark.KeyHash,
 	}, true, nil
-}
-
-// marksAtOnce is how many users are asked for at the same time: they go over one connection in few round trips.
-const marksAtOnce = 128
-
-// holder finds the user whose mark in a shard names the order.
-func (s deskReservations) holder(ctx context.Context, layout shard.Layout, at int, id sale.OrderID) (string, bool, error) {
-	users, err := s.Buyers(ctx, layout)
-	if err != nil {
-		return "", false, err
-	}
-	var mu sync.Mutex
-	var holder string
-	var found bool
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(marksAtOnce)
-	for _, user := range users {
-		if sale.Home(user, layout.Shards) != at {
-			continue
-		}
-		group.Go(func() error {
-			mark, ok, err := s.Mark(ctx, layout, user)
-			if errors.Is(err, shard.ErrNotLoaded) {
-				err = nil // it has gone away
-			}
-			if ok && mark.OrderID == id {
-				mu.Lock()
-				defer mu.Unlock()
-				holder, found = user, true
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil && !found {
-		return "", false, err
-	}
-	return holder, found, nil
 }
 
 // deskReloader loads items that people want to be loaded.

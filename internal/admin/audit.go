@@ -29,11 +29,7 @@ type AuditEntryView struct {
 
 // listAudit answers a page of the audit table. A cursor is the last id of the page before.
 func (a *API) listAudit(w http.ResponseWriter, r *http.Request) error {
-	parameters, err := query(r, "subject", "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	limit, cursor, err := page(parameters)
+	parameters, limit, cursor, err := page(r, "subject")
 	if err != nil {
 		return err
 	}

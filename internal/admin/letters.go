@@ -32,11 +32,7 @@ type LetterView struct {
 
 // listLetters answers a page of the dead-letter topic.
 func (a *API) listLetters(w http.ResponseWriter, r *http.Request) error {
-	parameters, err := query(r, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	limit, cursor, err := page(parameters)
+	_, limit, cursor, err := page(r)
 	if err != nil {
 		return err
 	}

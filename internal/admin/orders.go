@@ -19,14 +19,11 @@ var orderStatuses = []string{
 
 // listOrders answers a page of orders, newest first.
 func (a *API) listOrders(w http.ResponseWriter, r *http.Request) error {
-	parameters, err := query(r, "item", "status", "limit", "cursor")
+	parameters, limit, cursor, err := page(r, "item", "status")
 	if err != nil {
 		return err
 	}
-	var filter OrderFilter
-	if filter.Limit, filter.Cursor, err = page(parameters); err != nil {
-		return err
-	}
+	filter := OrderFilter{Limit: limit, Cursor: cursor}
 	if text, ok := parameters["item"]; ok {
 		if filter.Item, err = sale.ParseID(text); err != nil {
 			return badRequest("item: " + err.Error())

@@ -123,21 +123,25 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// page reads the parameters of a list: how many things are wanted, and behind which one; an empty cursor is the start.
-func page(parameters map[string]string) (limit int, cursor string, err error) {
+// page reads the parameters of a list: how many things are wanted, and behind which one; an empty cursor is the start. Those in more are for the
+// caller to read.
+func page(r *http.Request, more ...string) (parameters map[string]string, limit int, cursor string, err error) {
+	if parameters, err = query(r, append(more, "limit", "cursor")...); err != nil {
+		return nil, 0, "", err
+	}
 	limit = defaultPage
 	if text, ok := parameters["limit"]; ok {
 		n, err := sale.ParseID(text)
 		if err != nil || n > maxPage {
-			return 0, "", badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
+			return nil, 0, "", badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
 		}
 		limit = int(n)
 	}
 	cursor, given := parameters["cursor"]
 	if given && cursor == "" {
-		return 0, "", badCursor()
+		return nil, 0, "", badCursor()
 	}
-	return limit, cursor, nil
+	return parameters, limit, cursor, nil
 }
 
 // idCursor reads a cursor that is the id of the last thing on the page before; 0 for none.

@@ -109,11 +109,7 @@ func (a *API) showSale(w http.ResponseWriter, r *http.Request) error {
 
 // listSales answers a page of sales in the order of their ids. A cursor is the last id of the page before.
 func (a *API) listSales(w http.ResponseWriter, r *http.Request) error {
-	parameters, err := query(r, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	limit, cursor, err := page(parameters)
+	_, limit, cursor, err := page(r)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,7 @@ type Database interface {
 // Stock reads shards. It must be safe for concurrent use.
 type Stock interface {
 	Read(ctx context.Context, layout shard.Layout) ([]shard.ShardReading, error)
-	Buyers(ctx context.Context, layout shard.Layout) ([]string, error)
-	Mark(ctx context.Context, layout shard.Layout, user string) (sale.Mark, bool, error)
+	Holdings(ctx context.Context, layout shard.Layout) ([]shard.Holdings, error)
 }
 
 var _ Stock = (*shard.Stock)(nil)

@@ -2,11 +2,7 @@ package invariant
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"flashgate/internal/sale"
 	"flashgate/shard"
@@ -20,9 +16,6 @@ type stockState struct {
 	unsettled []string
 }
 
-// marksAtOnce is how many marks are read at once.
-const marksAtOnce = 16
-
 func readRedis(ctx context.Context, stock Stock, layout shard.Layout) (*stockState, error) {
 	s := &stockState{marks: make(map[string]sale.Mark)}
 	readings, err := stock.Read(ctx, layout)
@@ -32,40 +25,25 @@ func readRedis(ctx context.Context, stock Stock, layout shard.Layout) (*stockSta
 	for _, r := range readings {
 		s.add(r)
 	}
-	users, err := stock.Buyers(ctx, layout)
-	if err != nil {
+	holdings, err := stock.Holdings(ctx, layout)
+	if holdings == nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	var faults []string
-	var g errgroup.Group
-	g.SetLimit(marksAtOnce)
-	for _, user := range users {
-		g.Go(func() error {
-			mark, ok, err := stock.Mark(ctx, layout, user)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case unsettled(err):
-				faults = append(faults, err.Error())
-			case err != nil:
-				return err
-			case ok:
-				s.marks[user] = mark
+	for at, held := range holdings {
+		switch {
+		case held.Marks == nil:
+			return nil, err // the shard could not be read
+		case !held.Whole:
+			s.unsettled = append(s.unsettled, fmt.Sprintf("shard %d: marks that cannot be read", at))
+		}
+		for _, mark := range held.Marks {
+			// A mark beside its user's home is one that no script finds.
+			if sale.Home(mark.User, layout.Shards) == at {
+				s.marks[mark.User] = mark.Mark
 			}
-			return nil
-		})
+		}
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	s.unsettled = append(s.unsettled, some(faults)...)
 	return s, nil
-}
-
-// unsettled reports whether an error says what is there, rather than that it could not be read.
-func unsettled(err error) bool {
-	return errors.Is(err, shard.ErrNotLoaded) || errors.Is(err, shard.ErrUnreadable) || errors.Is(err, shard.ErrWrongLayout)
 }
 
 func (s *stockState) add(r shard.ShardReading) {

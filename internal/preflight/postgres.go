@@ -67,10 +67,7 @@ func (f *flight) connections(ctx context.Context) {
 		return
 	}
 	const check = "connections"
-	pool := f.Pool
-	if pool == 0 {
-		pool = int(f.pool.Config().MaxConns)
-	}
+	pool := int(f.pool.Config().MaxConns)
 	var most, reserved, used int
 	err := f.pool.QueryRow(ctx, `
 SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int,

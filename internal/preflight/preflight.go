@@ -57,7 +57,6 @@ func (r *Report) add(check string, v Verdict, format string, args ...any) {
 // Config says where everything is. Database, Redis and Kafka are required.
 type Config struct {
 	Database string        // connection string
-	Pool     int           // connections that each process may open; 0: what the connection string says
 	Redis    string        // URL
 	Kafka    broker.Config // partitions and replication: what the topics should have at least
 
