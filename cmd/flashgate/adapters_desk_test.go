@@ -15,6 +15,7 @@ import (
 	"flashgate/internal/admin"
 	"flashgate/internal/broker"
 	"flashgate/internal/config"
+	"flashgate/internal/devstack"
 	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/keeper"
 	"flashgate/internal/ledger"
@@ -29,11 +30,10 @@ func (d *desk) client() *admin.Client {
 	return c
 }
 
-// TestFindReservations looks for a reservation in all the places where it is before the ledger knows it; no consumer runs.
-func TestFindReservations(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	kafka := broker.Config{Brokers: devtest.Kfake(t).Brokers(), ClientID: "reservations", Group: "order-writer"}
+// openStore connects to servers of the test's own, without a consumer, and makes an item of so many units in three shards that is not loaded yet.
+func openStore(ctx context.Context, t *testing.T, quantity int64) (*parts, *keeper.Loader, *devstack.Redis, int64) {
+	t.Helper()
+	kafka := broker.Config{Brokers: devtest.Kfake(t).Brokers(), ClientID: "store", Group: "order-writer"}
 	if _, err := broker.EnsureTopics(ctx, kafka); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestFindReservations(t *testing.T) {
 	})
 	made, err := p.ledger.CreateSale(ctx, sale.Sale{
 		Name: "x", StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Minute,
-		Items: []sale.Item{{Quantity: 100, Price: "19.80", Currency: "EUR", Shards: 3, MaxPerUser: 5, Model: sale.Counter}},
+		Items: []sale.Item{{Quantity: quantity, Price: "19.80", Currency: "EUR", Shards: 3, MaxPerUser: 5, Model: sale.Counter}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,10 +61,18 @@ func TestFindReservations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loader.First(ctx, made.Items[0].ID); err != nil {
+	return p, loader, redis, made.Items[0].ID
+}
+
+// TestFindReservations looks for a reservation in all the places where it is before the ledger knows it; no consumer runs.
+func TestFindReservations(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	p, loader, redis, id := openStore(ctx, t, 100)
+	if err := loader.First(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	it, _, err := p.ledger.Item(ctx, made.Items[0].ID)
+	it, _, err := p.ledger.Item(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,19 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"flashgate/gateway"
-	"flashgate/internal/broker"
-	"flashgate/internal/config"
 	"flashgate/internal/devstack/devtest"
-	"flashgate/internal/keeper"
-	"flashgate/internal/ledger"
-	"flashgate/internal/ops"
 	"flashgate/internal/sale"
 )
 
@@ -24,36 +16,7 @@ import (
 func TestPaymentBeforeItsRow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	logger := slog.New(slog.DiscardHandler)
-	kafka := broker.Config{Brokers: devtest.Kfake(t).Brokers(), ClientID: "payments", Group: "order-writer"}
-	if _, err := broker.EnsureTopics(ctx, kafka); err != nil {
-		t.Fatal(err)
-	}
-	redis := devtest.Redis(t)
-	deadlines := config.Deadlines{RecordDeadline: 2 * time.Second, GiveUp: 5 * time.Minute}
-	p, err := openParts(ctx, partsConfig{
-		role: "payments", database: devtest.DatabaseLike(t, "desk", ledger.Migrate), redis: redis.URL(), kafka: kafka, deadlines: deadlines, outboxLimit: 1000,
-	}, logger, prometheus.NewRegistry(), &ops.Readiness{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.close(context.Background()); err != nil {
-			t.Log(err)
-		}
-	})
-	loader, err := keeper.NewLoader(keeperConfig(p, deadlines, kafka.Group))
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := p.ledger.CreateSale(ctx, sale.Sale{
-		Name: "x", StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Minute,
-		Items: []sale.Item{{ProductID: 1, SKU: "s", Quantity: 10, Price: "19.80", Currency: "EUR", Shards: 3, MaxPerUser: 5, Model: sale.Counter}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := made.Items[0].ID
+	p, loader, redis, id := openStore(ctx, t, 10)
 	ports := newPaymentPorts(p.ledger, p.stock)
 	item := func() sale.Item {
 		t.Helper()

@@ -26,45 +26,11 @@ type slowLine struct {
 
 func newSlowLine(t *testing.T, server string) *slowLine {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := &slowLine{address: listener.Addr().String()}
-	var mutex sync.Mutex
-	var open []net.Conn
-	var copying sync.WaitGroup
-	keep := func(c net.Conn) {
-		mutex.Lock()
-		defer mutex.Unlock()
-		open = append(open, c)
-	}
-	copying.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := net.Dial("tcp", server)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			keep(client)
-			keep(upstream)
-			copying.Go(func() { _, _ = io.Copy(upstream, client); _ = upstream.Close() })
-			copying.Go(func() { line.copySlowly(client, upstream); _ = client.Close() })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		mutex.Lock()
-		for _, c := range open {
-			_ = c.Close()
-		}
-		mutex.Unlock()
-		copying.Wait()
-	})
+	line := &slowLine{}
+	line.address = between(t, server,
+		func(to, from net.Conn) { _, _ = io.Copy(to, from); _ = to.Close() },
+		func(to, from net.Conn) { line.copySlowly(to, from); _ = to.Close() },
+		func() {})
 	return line
 }
 
@@ -90,13 +56,7 @@ func TestRedisSlowerThanTheRequest(t *testing.T) {
 	line := newSlowLine(t, server.Addr())
 	s := newShop(t, server.URL(), kfake(t))
 	plain := s.env
-	s.env = append([]string(nil), plain...)
-	for i, setting := range s.env {
-		if strings.HasPrefix(setting, "FLASHGATE_REDIS_URL=") {
-			s.env[i] = "FLASHGATE_REDIS_URL=redis://" + line.address
-		}
-	}
-	s.env = append(s.env, "FLASHGATE_REQUEST_TIMEOUT=100ms")
+	s.env = append(withSetting(plain, "FLASHGATE_REDIS_URL", "redis://"+line.address), "FLASHGATE_REQUEST_TIMEOUT=100ms")
 	s.open(1, 0)
 	slow := s.gateways[0]
 	s.env, s.gateways = plain, nil

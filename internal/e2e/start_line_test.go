@@ -3,7 +3,6 @@ package e2e
 import (
 	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -21,16 +20,7 @@ func newIcyLine(t *testing.T, server string) *icyLine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	behind := u.Host
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = listener.Addr().String()
-	line := &icyLine{url: u.String()}
-	var mutex sync.Mutex
-	var open []net.Conn
-	var copying sync.WaitGroup
+	line := &icyLine{}
 	pass := func(to, from net.Conn) {
 		buffer := make([]byte, 64<<10)
 		for {
@@ -48,34 +38,8 @@ func newIcyLine(t *testing.T, server string) *icyLine {
 			}
 		}
 	}
-	copying.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := net.Dial("tcp", behind)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			mutex.Lock()
-			open = append(open, client, upstream)
-			mutex.Unlock()
-			copying.Go(func() { pass(client, upstream) })
-			copying.Go(func() { pass(upstream, client) })
-		}
-	})
-	t.Cleanup(func() {
-		line.thaw()
-		_ = listener.Close()
-		mutex.Lock()
-		for _, c := range open {
-			_ = c.Close()
-		}
-		mutex.Unlock()
-		copying.Wait()
-	})
+	u.Host = between(t, u.Host, pass, pass, line.thaw)
+	line.url = u.String()
 	return line
 }
 
@@ -90,16 +54,4 @@ func (l *icyLine) thaw() {
 		l.frozen = false
 		l.ice.Unlock()
 	}
-}
-
-// withSetting is env with another value for one variable.
-func withSetting(env []string, name, value string) []string {
-	changed := append([]string(nil), env...)
-	for i, setting := range changed {
-		if strings.HasPrefix(setting, name+"=") {
-			changed[i] = name + "=" + value
-			return changed
-		}
-	}
-	return append(changed, name+"="+value)
 }
