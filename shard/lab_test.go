@@ -230,8 +230,13 @@ func (t *tally) String() string {
 
 func (t *tally) count(o sale.Outcome) int64 { return t[o].Load() }
 
+// seller sells what buyers ask for: a Stock, or somebody who does it worse.
+type seller interface {
+	Reserve(ctx context.Context, layout Layout, req sale.Request) sale.Result
+}
+
 // buyers lets n users buy at once through the given Stocks in turn, and returns the results by user.
-func (l *lab) buyers(layout Layout, users []string, quantity int64, stocks ...*Stock) (*tally, map[string]sale.Result) {
+func (l *lab) buyers(layout Layout, users []string, quantity int64, sellers ...seller) (*tally, map[string]sale.Result) {
 	l.Helper()
 	var counts tally
 	results := make([]sale.Result, len(users))
@@ -240,7 +245,7 @@ func (l *lab) buyers(layout Layout, users []string, quantity int64, stocks ...*S
 	for i, user := range users {
 		wg.Go(func() {
 			<-start
-			results[i] = stocks[i%len(stocks)].Reserve(l.ctx, layout, request(layout, user, quantity, ""))
+			results[i] = sellers[i%len(sellers)].Reserve(l.ctx, layout, request(layout, user, quantity, ""))
 			counts[results[i].Outcome].Add(1)
 		})
 	}

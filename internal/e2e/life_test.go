@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +54,66 @@ func TestReleaseAndRestockDuringARush(t *testing.T) {
 				t.Errorf("%d cancelled orders, want 5", n)
 			}
 		})
+	}
+}
+
+// The same while the crowd goes on: nobody waits until the flags are cleared.
+func TestReleaseAndRestockUnderACrowdThatGoesOn(t *testing.T) {
+	s := newShop(t, devtest.Redis(t).URL(), kfake(t), "FLASHGATE_RATE_IP=off").open(2, 2)
+	item := s.offer(50, 13)
+	type sold struct{ user, order string }
+	var mutex sync.Mutex
+	var bought []sold
+	accepted := func() int {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return len(bought)
+	}
+	var shoppers sync.WaitGroup
+	var asked atomic.Int64
+	going, stop := context.WithCancel(t.Context())
+	for range 16 {
+		shoppers.Go(func() {
+			for going.Err() == nil {
+				n := asked.Add(1)
+				user := itoa(30_000 + n)
+				a := s.buy(int(n%2), item, user, "key")
+				switch {
+				case a.status == 202:
+					mutex.Lock()
+					bought = append(bought, sold{user, a.orderID()})
+					mutex.Unlock()
+				case a.status != 410 || a.code() != "SOLD_OUT":
+					t.Errorf("user %s: %v", user, a)
+					return
+				}
+			}
+		})
+	}
+	defer shoppers.Wait()
+	defer stop()
+	s.awaitStatus(item, "SOLD_OUT")
+	mutex.Lock()
+	first := slices.Clone(bought[:5])
+	mutex.Unlock()
+	for i, b := range first {
+		if a := s.order(i%2, "DELETE", b.order, b.user); a.status != 200 || a.code() != "CANCELLED" {
+			t.Fatalf("cancel order %s: %v", b.order, a)
+		}
+	}
+	if a := s.asAdmin(1, "POST", "/admin/items/"+itoa(item)+"/restock", `{"quantity":20}`); a.status != 200 || a.body["quantity"] != 70.0 {
+		t.Fatalf("restock: %v", a)
+	}
+	devtest.Eventually(t, time.Minute, func() bool { return accepted() >= 75 }, "the units that came back and were added are not sold")
+	seen := asked.Load()
+	devtest.Eventually(t, time.Minute, func() bool { return asked.Load() >= seen+200 }, "the crowd goes on")
+	stop()
+	shoppers.Wait()
+	if n := accepted(); n != 75 {
+		t.Errorf("%d purchases of 50 units, 5 that came back and 20 that were added", n)
+	}
+	if sold, available := s.settled(item); sold != 70 || available != 0 {
+		t.Errorf("sold %d, free %d, want 70 and 0", sold, available)
 	}
 }
 
