@@ -105,8 +105,8 @@ func (g *Gateway) catalogueLoop() {
 		}
 		err := g.readCatalogue()
 		g.metrics.reads.WithLabelValues(result(err)).Inc()
-		if err != nil && g.base.Err() == nil {
-			g.log.warn("read catalogue: the last one stays in use", "error", err)
+		if err != nil {
+			g.complain("read catalogue: the last one stays in use", "error", err)
 		}
 		for _, reply := range waiting {
 			reply <- err
@@ -123,10 +123,7 @@ func (g *Gateway) watchSource() {
 			default: // a reading is due already
 			}
 		})
-		if g.base.Err() != nil {
-			return
-		}
-		g.log.warn("watch catalogue", "error", err)
+		g.complain("watch catalogue", "error", err)
 		if !pause.For(g.base, resubscribe) {
 			return
 		}

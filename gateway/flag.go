@@ -124,7 +124,7 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 	defer cancel()
 	proof, err := g.ports.Zero.Prove(ctx, &e.item)
 	if err != nil {
-		g.log.warn("prove item empty", "item", e.item.ID, "error", err)
+		g.complain("prove item empty", "item", e.item.ID, "error", err)
 		return false
 	}
 	if !proof.Empty() {
@@ -132,12 +132,12 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 	}
 	winners, err := g.fetchWinners(ctx, &e.item)
 	if err != nil {
-		g.log.warn("set sold-out flag", "item", e.item.ID, "error", err)
+		g.complain("set sold-out flag", "item", e.item.ID, "error", err)
 		return false
 	}
 	next := &flagState{set: true, until: proof.At().Add(flagAge), proof: proof, shards: e.item.Shards, winners: winners}
 	if !g.cfg.Now().Before(next.until) {
-		g.log.warn("set sold-out flag: the proof took too long", "item", e.item.ID)
+		g.complain("set sold-out flag: the proof took too long", "item", e.item.ID)
 		return false
 	}
 	if !f.state.CompareAndSwap(before, next) {
@@ -171,7 +171,7 @@ func (g *Gateway) reprove(e *entry) {
 	defer cancel()
 	r, err := g.ports.Zero.Reprove(ctx, &e.item, s.proof)
 	if err != nil {
-		g.log.warn("prove item empty again", "item", e.item.ID, "error", err)
+		g.complain("prove item empty again", "item", e.item.ID, "error", err)
 		drop(clearedByError)
 		return
 	}
@@ -188,7 +188,7 @@ func (g *Gateway) reprove(e *entry) {
 		case err == nil:
 			next.winners = winners
 		case s.missed:
-			g.log.warn("fetch buyers again", "item", e.item.ID, "error", err)
+			g.complain("fetch buyers again", "item", e.item.ID, "error", err)
 			drop(clearedByBuyers)
 			return
 		default:

@@ -89,6 +89,13 @@ func (l *throttledLog) warn(message string, args ...any) {
 	l.log.Warn(message, args...)
 }
 
+// complain logs what went wrong in the gateway's own work, that of no request. Stopping ends such work in its middle, which is nobody's news.
+func (g *Gateway) complain(message string, args ...any) {
+	if g.base.Err() == nil {
+		g.log.warn(message, args...)
+	}
+}
+
 // serverLog takes what fasthttp logs. Of its arguments only errors are kept, and of those only what is known to hold nothing of the client: others
 // quote the line of the request that could not be read, with a token in it perhaps, or name addresses.
 type serverLog struct{ log *slog.Logger }

@@ -81,10 +81,7 @@ func (g *Gateway) unset(e *entry, reason string) {
 func (g *Gateway) watchNotices() {
 	for {
 		err := g.ports.Notices.Subscribe(g.base, g.hear)
-		if g.base.Err() != nil {
-			return
-		}
-		g.log.warn("listen to notices", "error", err)
+		g.complain("listen to notices", "error", err)
 		if !pause.For(g.base, resubscribe) {
 			return
 		}
@@ -108,7 +105,7 @@ func (g *Gateway) announce(n Notice) {
 	ctx, cancel := context.WithTimeout(g.base, announceTimeout)
 	defer cancel()
 	if err := g.ports.Notices.Announce(ctx, n); err != nil {
-		g.log.warn("announce sold-out flag", "item", n.Item, "error", err)
+		g.complain("announce sold-out flag", "item", n.Item, "error", err)
 	}
 }
 
@@ -172,7 +169,7 @@ func (g *Gateway) fetchLate(e *entry, last *lateWinners) {
 	set, err := g.fetchWinners(ctx, &e.item)
 	if err != nil {
 		// The old set, if there is one, is still right about nearly everybody.
-		g.log.warn("fetch winners of ended item", "item", e.item.ID, "error", err)
+		g.complain("fetch winners of ended item", "item", e.item.ID, "error", err)
 		return
 	}
 	e.run.late.CompareAndSwap(last, &lateWinners{
