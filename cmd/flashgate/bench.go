@@ -18,6 +18,7 @@ import (
 	"flashgate/internal/admin"
 	"flashgate/internal/config"
 	"flashgate/internal/invariant"
+	"flashgate/internal/ledger"
 	"flashgate/internal/sale"
 	"flashgate/internal/token"
 	"flashgate/shard"
@@ -175,9 +176,9 @@ type auditor struct {
 }
 
 func openAuditor(ctx context.Context, database, redis string) (*auditor, error) {
-	pool, err := pgxpool.New(ctx, database)
+	pool, err := ledger.OpenPool(ctx, ledger.Config{URL: database, ApplicationName: "flashgate-bench", StatementTimeout: -1})
 	if err != nil {
-		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+		return nil, err
 	}
 	client, err := shard.Connect(shard.ConnectConfig{URL: redis, ClientName: "flashgate-bench"})
 	if err != nil {

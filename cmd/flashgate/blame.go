@@ -37,10 +37,16 @@ func blameKafka(err error) error {
 	return err
 }
 
+// insufficientPrivilege is the SQLSTATE of a statement that its user may not run.
+const insufficientPrivilege = "42501"
+
 // blameConnection is blame for an error that may as well come from a statement.
 func blameConnection(err error) error {
 	if errors.As(err, new(*pgconn.ConnectError)) {
 		return blame(databaseSetting, err)
+	}
+	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.Code == insufficientPrivilege {
+		return blame(databaseSetting+": its user lacks a right", err)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/url"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -218,4 +219,22 @@ func TestMigrate(t *testing.T) {
 	if got := flashgate(t, nil, "", "migrate", "--database-url=postgres://127.0.0.1:1/none?sslmode=disable&connect_timeout=2"); got.code != 1 || strings.Count(got.err, "\n") != 1 {
 		t.Errorf("without a database: exit %d, %q", got.code, got.err)
 	}
+	// A role of every server that may create nothing.
+	database := parseURL(t, devtest.Database(t))
+	q := database.Query()
+	q.Set("role", "pg_monitor")
+	database.RawQuery = q.Encode()
+	if got := flashgate(t, []string{"FLASHGATE_DATABASE_URL=" + database.String()}, "", "migrate", "--kafka-brokers=off"); got.code != 1 ||
+		!strings.HasPrefix(got.err, "flashgate: FLASHGATE_DATABASE_URL: its user lacks a right: ") || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("with a user who may not: exit %d, %q", got.code, got.err)
+	}
+}
+
+func parseURL(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

@@ -113,13 +113,9 @@ type DB struct {
 // before its database does. ctx is only read for values.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.WithDefaults()
-	p, err := cfg.pool()
+	pool, err := OpenPool(ctx, cfg)
 	if err != nil {
 		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("make database pool: %w", err)
 	}
 	db := &DB{cfg: cfg, pool: pool, pause: pause.For}
 	db.begin = func(ctx context.Context) (pgx.Tx, error) {
@@ -128,6 +124,20 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	}
 	return db, nil
+}
+
+// OpenPool makes the pool that a ledger of this configuration works with: the same names, limits and times, for who has questions of his own.
+// Like [Open] it does not connect. The caller closes it.
+func OpenPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
+	p, err := cfg.WithDefaults().pool()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("make database pool: %w", err)
+	}
+	return pool, nil
 }
 
 // Ping asks the server for a sign of life. It makes one attempt.

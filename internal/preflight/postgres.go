@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"flashgate/internal/ledger"
 )
 
@@ -13,7 +11,8 @@ const applicationName = "flashgate-preflight"
 
 func (f *flight) openDatabase(ctx context.Context) {
 	const check = "postgresql"
-	pool, err := pgxpool.New(ctx, f.Database)
+	cfg := ledger.Config{URL: f.Database, ApplicationName: applicationName, Logger: f.Logger}
+	pool, err := ledger.OpenPool(ctx, cfg)
 	if err == nil {
 		f.pool = pool
 		err = pool.Ping(ctx)
@@ -22,7 +21,7 @@ func (f *flight) openDatabase(ctx context.Context) {
 		f.report.add(check, NoGo, "does not answer: %v", err)
 		return
 	}
-	db, err := ledger.Open(ctx, ledger.Config{URL: f.Database, ApplicationName: applicationName, Logger: f.Logger})
+	db, err := ledger.Open(ctx, cfg)
 	if err != nil {
 		f.report.add(check, NoGo, "%v", err)
 		return
