@@ -33,7 +33,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		registerer: registerer,
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flashgate_consumer_records_total",
-			Help: "Reservations handed to the ledger, by what it did with them.",
+			Help: "Reservations handed to the ledger, by what it did with them: stored; redelivered, whose row was there; conflict, another one had its id; " +
+				"rejected for one of four reasons; purged, let go because orders of the item had been deleted.",
 		}, []string{"outcome"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flashgate_consumer_dead_letters_total",

@@ -26,33 +26,33 @@ var (
 	answerBadToken    = unauthorized("a valid bearer token is required", `Bearer realm="flashgate", error="invalid_token"`)
 	answerNoSignature = unauthorized("a valid Flashgate-Signature is required, at most five minutes off", `Flashgate-Signature realm="flashgate"`)
 
-	answerTooOften       = refusal(kindRateLimited, "too many requests", nil)
+	answerRateLimited    = refusal(kindRateLimited, "too many requests", nil)
 	answerKeyReused      = refusal(kindKeyReused, "this Idempotency-Key was used with another quantity", nil)
 	answerAmountMismatch = refusal(kindAmountMismatch, "amount or currency is not what the order costs", nil)
 	answerEventReused    = refusal(kindEventReused, "this eventId came with another payload before", nil)
 
-	answerTooLong       = refusal(kindBodyTooLarge, "the body is too large", nil)
-	answerLongHeader    = refusal(kindHeaderTooLarge, "the request line and headers are too large", nil)
-	answerSlow          = refusal(kindRequestTimeout, "the request took too long to arrive", nil)
-	answerInternal      = refusal(kindInternal, "something went wrong here", nil)
-	answerWarmingUp     = refusal(kindWarmingUp, "the stock is being loaded", nil)
-	answerQueueFull     = refusal(kindOverloaded, "too many purchases are waiting", nil)
-	answerUnavailable   = refusal(kindUnavailable, "this cannot be answered at the moment", nil)
-	answerNoCatalogue   = refusal(kindUnavailable, "the catalogue has not been read yet", nil)
-	answerStarting      = refusal(kindUnavailable, "this gateway is still starting", nil)
-	answerDraining      = refusal(kindUnavailable, "this gateway is not ready", nil)
-	answerReturning     = refusal(kindUnavailable, "your last order here has ended and its units are on their way back: try again", nil)
-	answerUnreadable    = refusal(kindUnavailable, "the order cannot be looked up at the moment", nil)
-	answerCannotCancel  = refusal(kindUnavailable, "the order cannot be cancelled at the moment", nil)
-	answerCannotPay     = refusal(kindUnavailable, "the payment cannot be recorded at the moment: send the event again", nil)
-	answerNotWritten    = refusal(kindUnavailable, "the order may not be in the database yet: send the event again", nil)
-	answerLive          = answer{kind: kindOK, body: []byte(`{"status":"ok"}`)}
-	answerReady         = answer{kind: kindOK, body: []byte(`{"status":"ready"}`)}
-	answerNoRoom        = refusal(kindOverloaded, "too many connections are open", nil)
-	answerBadKey        = refusal(kindBadRequest, "Idempotency-Key: must be given once, as 1 to 128 visible ASCII characters", nil)
-	answerMethodFor     = methodAnswers()
-	answerOptionsFor    = optionsAnswers()
-	answerOptionsServer = answer{kind: kindNoContent, allow: []byte("GET, HEAD, POST, DELETE, OPTIONS")}
+	answerBodyTooLarge   = refusal(kindBodyTooLarge, "the body is too large", nil)
+	answerHeaderTooLarge = refusal(kindHeaderTooLarge, "the request line and headers are too large", nil)
+	answerRequestTimeout = refusal(kindRequestTimeout, "the request took too long to arrive", nil)
+	answerInternal       = refusal(kindInternal, "something went wrong here", nil)
+	answerWarmingUp      = refusal(kindWarmingUp, "the stock is being loaded", nil)
+	answerQueueFull      = refusal(kindOverloaded, "too many purchases are waiting", nil)
+	answerUnavailable    = refusal(kindUnavailable, "this cannot be answered at the moment", nil)
+	answerNoCatalogue    = refusal(kindUnavailable, "the catalogue has not been read yet", nil)
+	answerStarting       = refusal(kindUnavailable, "this gateway is still starting", nil)
+	answerDraining       = refusal(kindUnavailable, "this gateway is not ready", nil)
+	answerUnitsReturning = refusal(kindUnavailable, "your last order here has ended and its units are on their way back: try again", nil)
+	answerUnreadable     = refusal(kindUnavailable, "the order cannot be looked up at the moment", nil)
+	answerCannotCancel   = refusal(kindUnavailable, "the order cannot be cancelled at the moment", nil)
+	answerCannotPay      = refusal(kindUnavailable, "the payment cannot be recorded at the moment: send the event again", nil)
+	answerNotWritten     = refusal(kindUnavailable, "the order may not be in the database yet: send the event again", nil)
+	answerLive           = answer{kind: kindOK, body: []byte(`{"status":"ok"}`)}
+	answerReady          = answer{kind: kindOK, body: []byte(`{"status":"ready"}`)}
+	answerNoRoom         = refusal(kindOverloaded, "too many connections are open", nil)
+	answerBadKey         = refusal(kindBadRequest, "Idempotency-Key: must be given once, as 1 to 128 visible ASCII characters", nil)
+	answerMethodFor      = methodAnswers()
+	answerOptionsFor     = optionsAnswers()
+	answerOptionsServer  = answer{kind: kindNoContent, allow: []byte("GET, HEAD, POST, DELETE, OPTIONS")}
 )
 
 // notStarted is the answer before the start of a sale.
@@ -70,12 +70,12 @@ func accepted(id sale.OrderID) answer {
 
 // alreadyPurchased is the answer to a user who holds units.
 func alreadyPurchased(id sale.OrderID) answer {
-	return refusal(kindAlreadyPurchased, "you have an order here already", appendOrderID(nil, id))
+	return refusal(kindAlreadyPurchased, "you have an order here already", orderIDMember(id))
 }
 
 // outcomeUnknown is the answer when nobody can say whether the units were taken.
 func outcomeUnknown(id sale.OrderID) answer {
-	return refusal(kindOutcomeUnknown, "it is not known whether the order was made: ask for it, or repeat with the same Idempotency-Key", appendOrderID(nil, id))
+	return refusal(kindOutcomeUnknown, "it is not known whether the order was made: ask for it, or repeat with the same Idempotency-Key", orderIDMember(id))
 }
 
 // insufficient is the answer when fewer units are left than were asked for.
@@ -107,9 +107,9 @@ func unauthorized(message, challenge string) answer {
 // badRequest is a 400 that says what is wrong.
 func badRequest(message string) answer { return refusal(kindBadRequest, message, nil) }
 
-// tooOften is a 429 that says when to come back.
-func tooOften(after time.Duration) answer {
-	a := answerTooOften
+// rateLimited is a 429 that says when to come back.
+func rateLimited(after time.Duration) answer {
+	a := answerRateLimited
 	a.retryAfter = retrySeconds(after)
 	return a
 }

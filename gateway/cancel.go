@@ -28,7 +28,8 @@ func (g *Gateway) cancelOrder(ctx *fasthttp.RequestCtx, began time.Time, idText 
 	return g.answer(ctx, &a)
 }
 
-// cancelByID cancels the row, or writes it as CANCELLED where the consumer has not written it yet. Both may find that the other was right a moment ago:
+// cancelByID cancels the row, or writes it as CANCELLED where the consumer has not written it yet. Both may find that the other was right a
+// moment ago:
 //
 //	this request                      consumer
 //	cancel: no row
@@ -48,7 +49,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user, trace s
 	for range cancelAttempts {
 		done, err := g.cancel(ctx, id, user)
 		if err != nil {
-			g.log.warn("cancel order", of.with("error", err)...)
+			g.warnUnlessStopping("cancel order", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {
@@ -66,7 +67,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user, trace s
 		}
 		m, found, err := g.mark(ctx, e, user)
 		if err != nil {
-			g.log.warn("cancel order: look up mark", of.with("error", err)...)
+			g.warnUnlessStopping("cancel order: look up mark", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if marked = found && m.OrderID == id; !marked {
@@ -74,7 +75,7 @@ func (g *Gateway) cancelByID(ctx context.Context, id sale.OrderID, user, trace s
 		}
 		done, err = g.cancelUnwritten(ctx, unwritten(&e.item, m, user))
 		if err != nil {
-			g.log.warn("cancel order", of.with("error", err)...)
+			g.warnUnlessStopping("cancel order", of.with("error", err)...)
 			return answerCannotCancel
 		}
 		if done.how != CancelMissing {
@@ -110,9 +111,9 @@ const (
 	releaseLongest = 64 * time.Millisecond
 )
 
-// awaitRelease returns when the mark of a cancelled order is gone, so that the buyer can buy again at once: with the mark still there, a purchase with
-// the old key would be answered with the order that he has just cancelled. The cancellation holds whatever comes of this; a release that takes longer
-// is not waited for.
+// awaitRelease returns when the mark of a cancelled order is gone, so that the buyer can buy again at once: with the mark still there, a
+// purchase with the old key would be answered with the order that he has just cancelled. The cancellation holds whatever comes of this; a
+// release that takes longer is not waited for.
 func (g *Gateway) awaitRelease(ctx context.Context, item int64, id sale.OrderID, user string) {
 	ctx, cancel := context.WithTimeout(ctx, releaseWait)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 // catalogueTimeout bounds one reading of the catalogue.
 const catalogueTimeout = 5 * time.Second
 
-// entry is an item as it was at one reading of the catalogue. Immutable; what changes in between is behind run, which all entries of an item share.
+// entry is an item as it was at one reading of the catalogue. Immutable; what changes in between is behind state, which all entries of an item share.
 type entry struct {
 	item       sale.Item
 	notStarted answer
-	run        *runtime
+	state      *itemState
 }
 
-// runtime is what the gateway knows of an item beyond the catalogue; it survives every new reading.
-type runtime struct {
+// itemState is what the gateway knows of an item beyond the catalogue; it survives every new reading.
+type itemState struct {
 	flag flag
 	late atomic.Pointer[lateWinners]
 }
@@ -33,7 +33,7 @@ func (e *entry) endedWinners() *winnerSet {
 	if !e.item.RetiredAt.IsZero() {
 		return noWinners
 	}
-	if late := e.run.late.Load(); late != nil {
+	if late := e.state.late.Load(); late != nil {
 		return late.set
 	}
 	return nil // not known yet: look at everybody who has a token
@@ -106,7 +106,7 @@ func (g *Gateway) catalogueLoop() {
 		err := g.readCatalogue()
 		g.metrics.reads.WithLabelValues(result(err)).Inc()
 		if err != nil {
-			g.complain("read catalogue: the last one stays in use", "error", err)
+			g.warnUnlessStopping("read catalogue: the last one stays in use", "error", err)
 		}
 		for _, reply := range waiting {
 			reply <- err
@@ -123,7 +123,7 @@ func (g *Gateway) watchSource() {
 			default: // a reading is due already
 			}
 		})
-		g.complain("watch catalogue", "error", err)
+		g.warnUnlessStopping("watch catalogue", "error", err)
 		if !pause.For(g.base, resubscribe) {
 			return
 		}
@@ -139,15 +139,15 @@ func (g *Gateway) readCatalogue() error {
 	if err != nil {
 		return fmt.Errorf("read catalogue: %w", err)
 	}
-	g.answers.Add(1)
+	g.databaseAnswered()
 	old := g.catalogue.items.Load()
 	next := &items{byID: make(map[int64]*entry, len(list)), all: make([]*entry, 0, len(list)), readAt: began}
 	for i := range list {
 		e := &entry{item: list[i], notStarted: notStarted(list[i].StartsAt)}
 		if before := old.find(list[i].ID); before != nil {
-			e.run = before.run
+			e.state = before.state
 		} else {
-			e.run = &runtime{}
+			e.state = &itemState{}
 		}
 		next.byID[e.item.ID] = e
 		next.all = append(next.all, e)

@@ -21,6 +21,7 @@ const preflightAge = "600"
 type cors struct {
 	origins map[string][]byte // each under itself, as it is sent back
 	any     bool
+	alone   []byte // what may be granted without knowing who asks: * or the only origin; nil if there are several
 }
 
 // newCORS makes what origins, which were checked, ask for; nil without any.
@@ -31,6 +32,9 @@ func newCORS(origins []string) *cors {
 	c := &cors{origins: make(map[string][]byte, len(origins)), any: origins[0] == anyOrigin}
 	for _, origin := range origins {
 		c.origins[origin] = []byte(origin)
+	}
+	if len(origins) == 1 {
+		c.alone = []byte(origins[0])
 	}
 	return c
 }
@@ -55,23 +59,27 @@ func browsersCall(r route) bool { return r != routePayments }
 // share says in an answer that was built who may read it. Vary is there whether the origin is listed or not, and whether there is one or not: a cache
 // that kept the answer to another origin, or to none, would hand out the wrong permission. It does not allocate.
 func (c *cors) share(ctx *fasthttp.RequestCtx, r route) {
-	if c == nil || !browsersCall(r) {
-		return
+	if c != nil && browsersCall(r) {
+		c.grant(ctx, c.allowed(ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)))
 	}
+}
+
+// grant writes who may read an answer: origin, or nobody if it is nil.
+func (c *cors) grant(ctx *fasthttp.RequestCtx, origin []byte) {
 	header := &ctx.Response.Header
 	header.SetCanonical(nameVary, valueVary)
-	if origin := c.allowed(ctx); origin != nil {
+	if origin != nil {
 		header.SetCanonical(nameAllowOrigin, origin)
 		header.SetCanonical(nameExpose, valueExpose)
 	}
 }
 
-// allowed returns the origin that may read the answer to a request, or nil. Origins are compared byte by byte, as browsers write them.
-func (c *cors) allowed(ctx *fasthttp.RequestCtx) []byte {
+// allowed returns the origin that may read the answer to a request with these Origin lines, or nil. Origins are compared byte by byte, as
+// browsers write them.
+func (c *cors) allowed(lines [][]byte) []byte {
 	if c.any {
 		return valueAny
 	}
-	lines := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
 	if len(lines) != 1 {
 		return nil
 	}
@@ -84,7 +92,7 @@ func (c *cors) preflight(ctx *fasthttp.RequestCtx, r route) {
 	if c == nil || !browsersCall(r) || len(request.Peek(fasthttp.HeaderOrigin)) == 0 || len(request.Peek(fasthttp.HeaderAccessControlRequestMethod)) == 0 {
 		return
 	}
-	if c.allowed(ctx) == nil {
+	if c.allowed(request.PeekAll(fasthttp.HeaderOrigin)) == nil {
 		return
 	}
 	header := &ctx.Response.Header
@@ -100,17 +108,6 @@ var preflightMethods = func() (list [routes][]byte) {
 	}
 	return list
 }()
-
-// beforeReading is what can be said in an answer that is given before anything of the request was read, as whole header lines.
-func (c *cors) beforeReading() string {
-	switch {
-	case c == nil:
-		return ""
-	case c.any:
-		return "Vary: Origin\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: " + string(valueExpose) + "\r\n"
-	}
-	return "Vary: Origin\r\n"
-}
 
 // checkOrigins says what is wrong with the origins of a configuration: one that no browser ever sends would be a page that never works.
 func checkOrigins(origins []string) error {

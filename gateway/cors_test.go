@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,43 +76,6 @@ func TestCORS(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, %s: got %q, want %q", name, s.name, got, want)
 			}
-		}
-	}
-}
-
-// What cannot be read as a request is answered with what is known of it: of a body that is too large the origin, of nonsense nothing.
-func TestCORSOfBadRequests(t *testing.T) {
-	s := newWorld(t).serve(t, func(c *Config) { c.CORSOrigins, c.MaxBody, c.MaxConns = []string{"https://shop.example"}, 64, 1 })
-	for raw, want := range map[string]struct {
-		status int
-		origin string
-		vary   string
-	}{
-		"POST " + itemsPath + "/1001/purchase HTTP/1.1\r\nHost: h\r\nOrigin: https://shop.example\r\nContent-Length: 65\r\n\r\n" + strings.Repeat(" ", 65): {413, "https://shop.example", "Origin"},
-		"POST " + itemsPath + "/1001/purchase HTTP/1.1\r\nHost: h\r\nOrigin: https://evil.example\r\nContent-Length: 65\r\n\r\n" + strings.Repeat(" ", 65): {413, "", "Origin"},
-		"POST " + paymentsPath + " HTTP/1.1\r\nHost: h\r\nOrigin: https://shop.example\r\nContent-Length: 65\r\n\r\n" + strings.Repeat(" ", 65):            {413, "", ""},
-		"nonsense\r\n\r\n": {400, "", "Origin"},
-	} {
-		c := s.dial(t)
-		c.send(t, raw)
-		r, body := c.answer(t, "POST")
-		if r.StatusCode != want.status || r.Header.Get("Access-Control-Allow-Origin") != want.origin || r.Header.Get("Vary") != want.vary {
-			t.Errorf("%.60q: %d %s, %v", raw, r.StatusCode, body, r.Header)
-		}
-		c.closed(t)
-		must(t, c.Close())
-		eventually(t, "the connection has ended", func() bool { return s.conns.Load() == 0 })
-	}
-	// A connection that there is no room for is refused before it has asked.
-	for origins, want := range map[string]string{"https://shop.example": "", "*": "*"} {
-		s := newWorld(t).serve(t, func(c *Config) { c.CORSOrigins, c.MaxConns = []string{origins}, 1 })
-		first := s.dial(t)
-		first.send(t, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
-		first.answer(t, "GET")
-		second := s.dial(t)
-		r, _ := second.answer(t, http.MethodGet)
-		if r.StatusCode != 503 || r.Header.Get("Vary") != "Origin" || r.Header.Get("Access-Control-Allow-Origin") != want || r.ContentLength <= 0 {
-			t.Errorf("%s: %d %v", origins, r.StatusCode, r.Header)
 		}
 	}
 }

@@ -12,15 +12,15 @@ const (
 	// drainHurry is how long, once the gateway drains, a client may take to send the rest of his request, and to take his answer. The former are some
 	// hundred bytes that were on their way already, the latter fits into the buffers of any connection that is read from.
 	drainHurry = time.Second
-	// lastWords is the end of the time for draining, at most a third of it: requests that are still in flight then are told to give up. For three quarters
-	// of it they may say so to their clients; in the last one the connections are cut.
+	// lastWords is the end of the time for draining, at most a third of it: requests that are still in flight then are told to give up. For
+	// three quarters of it they may say so to their clients; in the last one the connections are cut.
 	lastWords = time.Second
 )
 
-// Shutdown drains: readiness turns false, no connection is accepted, idle ones are closed, and those whose request is incomplete get a second to send
-// the rest. Requests in flight are answered and their connections closed, then the loops end. Shortly before ctx ends, what is still in flight is told
-// to give up, and its connections are cut, which is no error: clients can be slow for longer than anybody may wait for them. An error says that
-// something did not end even so. Calls after the first wait for it and say the same.
+// Shutdown drains: readiness turns false, no connection is accepted, idle ones are closed, and those whose request is incomplete get a
+// second to send the rest. Requests in flight are answered and their connections closed, then the loops end. Shortly before ctx ends, what
+// is still in flight is told to give up, and its connections are cut, which is no error: clients can be slow for longer than anybody may
+// wait for them. An error says that something did not end even so. Calls after the first wait for it and say the same.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.shutdown.Do(func() { g.ended = g.drain(ctx) })
 	return g.ended
@@ -31,7 +31,7 @@ func (g *Gateway) drain(ctx context.Context) error {
 	g.draining.Store(true)
 	listeners := g.listeners
 	g.mu.Unlock()
-	g.clients.hurry(time.Now().Add(drainHurry))
+	g.connections.hurry(time.Now().Add(drainHurry))
 	err := g.drainClients(ctx)
 	// A Serve that was just starting may have come to fasthttp too late to be stopped by it: without its listener it ends.
 	for _, ln := range listeners {
@@ -84,11 +84,11 @@ func (g *Gateway) drainClients(ctx context.Context) error {
 		return unlessClosed(err)
 	case <-words.Done():
 	}
-	if open := g.clients.list(); len(open) > 0 {
+	if open := g.connections.list(); len(open) > 0 {
 		g.cfg.Logger.Info("the time for draining is up: connections are cut", "connections", len(open))
 	}
-	g.clients.cut()
-	if !g.clients.gone(ctx) {
+	g.connections.cut()
+	if !g.connections.gone(ctx) {
 		return context.Cause(ctx)
 	}
 	return nil

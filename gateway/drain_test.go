@@ -92,7 +92,7 @@ func TestDrainGivesUp(t *testing.T) {
 	}
 	must(t, <-s.done)
 	must(t, busy.Close())
-	eventually(t, "the connection ends", func() bool { return s.conns.Load() == 0 })
+	eventually(t, "the connection ends", func() bool { return s.openConns.Load() == 0 })
 }
 
 // patient is a gateway that by itself would wait for clients until the test is over.
@@ -117,8 +117,8 @@ func (s *served) deaf(tb testing.TB) *conn {
 	}
 }
 
-// Clients that are in the middle of something get a moment, not the time that they have otherwise: whoever has not sent his request whole is told that it
-// was not taken; whoever does not read is cut off; whoever has sent it whole gets his answer.
+// Clients that are in the middle of something get a moment, not the time that they have otherwise: whoever has not sent his request whole
+// is told that it was not taken; whoever does not read is cut off; whoever has sent it whole gets his answer.
 func TestDrainHurriesSlowClients(t *testing.T) {
 	w := newWorld(t)
 	entered, goOn := make(chan struct{}), make(chan struct{})
@@ -158,7 +158,7 @@ func TestDrainHurriesSlowClients(t *testing.T) {
 	busy := s.dial(t)
 	busy.send(t, purchaseOf(w.token(t, "1")).raw())
 	<-entered
-	eventually(t, "every client is let in", func() bool { return s.conns.Load() == int64(len(slow)+3) })
+	eventually(t, "every client is let in", func() bool { return s.openConns.Load() == int64(len(slow)+3) })
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(context.Background()) }()
 	idle.closed(t)
@@ -168,7 +168,7 @@ func TestDrainHurriesSlowClients(t *testing.T) {
 		}
 		c.closed(t)
 	}
-	eventually(t, "only the request in flight is left", func() bool { return s.conns.Load() == 1 })
+	eventually(t, "only the request in flight is left", func() bool { return s.openConns.Load() == 1 })
 	close(goOn)
 	if r, body := busy.answer(t, "POST"); r.StatusCode != 202 {
 		t.Errorf("%d %s", r.StatusCode, body)
@@ -183,12 +183,12 @@ func TestDrainCutsClients(t *testing.T) {
 	s.deaf(t)
 	half := s.dial(t)
 	half.send(t, "GET /liv")
-	eventually(t, "both are let in", func() bool { return s.conns.Load() == 2 })
+	eventually(t, "both are let in", func() bool { return s.openConns.Load() == 2 })
 	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond) // less than they are given otherwise
 	defer cancel()
 	must(t, s.Shutdown(ctx))
 	half.closed(t)
-	if s.clients.any() {
+	if s.connections.any() {
 		t.Error("somebody is still there")
 	}
 }
@@ -219,14 +219,14 @@ func TestDrainInVain(t *testing.T) {
 	c.closed(t)
 	close(goOn)
 	must(t, <-s.done)
-	eventually(t, "the connection ends", func() bool { return s.conns.Load() == 0 })
+	eventually(t, "the connection ends", func() bool { return s.openConns.Load() == 0 })
 }
 
 // A connection that comes in at the last moment is hurried as well.
 func TestHurryIsForLaterConnectionsToo(t *testing.T) {
 	w := newWorld(t)
 	s := w.serve(t, patient)
-	s.clients.hurry(time.Now().Add(drainHurry))
+	s.connections.hurry(time.Now().Add(drainHurry))
 	c := s.dial(t)
 	c.send(t, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
 	if r, _ := c.answer(t, "GET"); r.StatusCode != http.StatusOK {

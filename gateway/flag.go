@@ -14,9 +14,10 @@ const (
 	proofPause = 100 * time.Millisecond
 )
 
-// flag says of one item that nothing is left. It is one word: a pointer to an immutable state. Every change, also that from "not set" to "not set",
-// puts a new state there, so that the pointer is the generation of rule R15 as well: who sets, sets by compare-and-set on the state that he read before
-// he began to prove, and fails if anything happened since. A state that somebody still holds cannot come back under the same address.
+// flag says of one item that nothing is left. It is one word: a pointer to an immutable state. Every change, also that from "not set" to
+// "not set", puts a new state there, so that the pointer is the generation of rule R15 as well: who sets, sets by compare-and-set on the
+// state that he read before he began to prove, and fails if anything happened since. A state that somebody still holds cannot come back
+// under the same address.
 //
 // Three things change it, in any order and at the same time:
 //
@@ -26,13 +27,13 @@ const (
 //
 // What can go wrong, and does not:
 //
-//   - V7, a unit on its way from one shard to another while they are read one after the other: the proof is of two passes with `adds` compared, so the
-//     arrival shows. That is Zero's part.
+//   - V7, a unit on its way from one shard to another while they are read one after the other: the proof is of two passes with `adds`
+//     compared, so the arrival shows. That is Zero's part.
 //   - V8, a winner is told "sold out" because the flag stood before the set of winners was there: the set is part of the state that sets the flag.
 //   - A release between the proof and the CAS: its message puts a new state there (clear does so even when the flag is not set), the CAS fails,
 //     and the next request asks the shards again. If the message was lost, `adds` has moved, and the next re-proof, at most 500 ms later, clears.
-//   - A release between the reading of a re-proof and its CAS: the message's clear is what the CAS finds, it fails, and the flag stays cleared. The other
-//     way round, CAS first, the clear comes after it and stands.
+//   - A release between the reading of a re-proof and its CAS: the message's clear is what the CAS finds, it fails, and the flag stays
+//     cleared. The other way round, CAS first, the clear comes after it and stands.
 //   - A proof that took long (a stalled process, a slow Redis) ends in a state whose time is up already: it is not put there, and if it were, it
 //     would not stand.
 //   - Two provers at once: one per item is let in. Were there two, one CAS would fail.
@@ -94,7 +95,7 @@ const (
 // tell says whether the others are to hear of it; who only heard it from them does not pass it on, or every flag would be announced by everybody
 // to everybody.
 func (g *Gateway) raise(e *entry, tell bool) {
-	f := &e.run.flag
+	f := &e.state.flag
 	if now := g.cfg.Now(); now.UnixNano() < f.rest.Load() {
 		return
 	} else if _, stands := f.soldOut(now); stands {
@@ -124,7 +125,7 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 	defer cancel()
 	proof, err := g.ports.Zero.Prove(ctx, &e.item)
 	if err != nil {
-		g.complain("prove item empty", "item", e.item.ID, "error", err)
+		g.warnUnlessStopping("prove item empty", "item", e.item.ID, "error", err)
 		return false
 	}
 	if !proof.Empty() {
@@ -132,12 +133,12 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 	}
 	winners, err := g.fetchWinners(ctx, &e.item)
 	if err != nil {
-		g.complain("set sold-out flag", "item", e.item.ID, "error", err)
+		g.warnUnlessStopping("set sold-out flag", "item", e.item.ID, "error", err)
 		return false
 	}
 	next := &flagState{set: true, until: proof.At().Add(flagAge), proof: proof, shards: e.item.Shards, winners: winners}
 	if !g.cfg.Now().Before(next.until) {
-		g.complain("set sold-out flag: the proof took too long", "item", e.item.ID)
+		g.warnUnlessStopping("set sold-out flag: the proof took too long", "item", e.item.ID)
 		return false
 	}
 	if !f.state.CompareAndSwap(before, next) {
@@ -149,7 +150,7 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 
 // reprove renews a flag, or clears it: what is not proven again does not stay.
 func (g *Gateway) reprove(e *entry) {
-	f := &e.run.flag
+	f := &e.state.flag
 	if !f.enter() {
 		return
 	}
@@ -171,7 +172,7 @@ func (g *Gateway) reprove(e *entry) {
 	defer cancel()
 	r, err := g.ports.Zero.Reprove(ctx, &e.item, s.proof)
 	if err != nil {
-		g.complain("prove item empty again", "item", e.item.ID, "error", err)
+		g.warnUnlessStopping("prove item empty again", "item", e.item.ID, "error", err)
 		drop(clearedByError)
 		return
 	}
@@ -188,7 +189,7 @@ func (g *Gateway) reprove(e *entry) {
 		case err == nil:
 			next.winners = winners
 		case s.missed:
-			g.complain("fetch buyers again", "item", e.item.ID, "error", err)
+			g.warnUnlessStopping("fetch buyers again", "item", e.item.ID, "error", err)
 			drop(clearedByBuyers)
 			return
 		default:

@@ -23,11 +23,13 @@ type Gateway struct {
 	server  *fasthttp.Server
 	cors    *cors
 
-	catalogue *catalogue
-	looks     chan struct{} // one place per winner being looked up
-	checks    chan struct{} // one place per look at whether an order has ended
-	answers   atomic.Uint64 // of the database, to look-ups of any kind
-	proofs    chan struct{} // one place per item being proven empty again
+	catalogue  *catalogue
+	looks      chan struct{} // one place per winner being looked up
+	checks     chan struct{} // one place per look at whether an order has ended
+	answeredAt atomic.Int64  // when the database last answered the catalogue or a look-up, in Unix nanoseconds
+	proofs     chan struct{} // one place per item being proven empty again
+	redis      callee
+	database   callee
 
 	base     context.Context // the life of the gateway: everything that runs for it hangs on this, requests too
 	stop     context.CancelFunc
@@ -36,13 +38,13 @@ type Gateway struct {
 	shutdown sync.Once
 	ended    error
 
-	mu        sync.Mutex
-	draining  atomic.Bool // changes once, under mu
-	stopped   bool        // nothing may be spawned any more
-	listeners []net.Listener
-	conns     atomic.Int64
-	clients   clients
-	refusal   []byte
+	mu          sync.Mutex
+	draining    atomic.Bool // changes once, under mu
+	stopped     bool        // nothing may be spawned any more
+	listeners   []net.Listener
+	openConns   atomic.Int64
+	connections connections
+	refusal     []byte
 }
 
 // New makes a gateway. It starts nothing and asks nobody.
@@ -107,8 +109,9 @@ func (g *Gateway) Open(ports Ports) error {
 	return nil
 }
 
-// Start reads the catalogue and lets the loops run that keep it and the flags true. It comes after Open, and returns when the catalogue was read or ctx
-// has ended; an error means that it was not read, and the gateway goes on trying. Until it succeeds purchases are answered with 503.
+// Start reads the catalogue and lets the loops run that keep it and the flags true. It comes after Open, and returns when the catalogue was
+// read or ctx has ended; an error means that it was not read, and the gateway goes on trying. Until it succeeds purchases are answered with
+// 503.
 func (g *Gateway) Start(ctx context.Context) error {
 	if !g.opened.Load() {
 		return errors.New("start gateway: it is not open")
@@ -137,16 +140,19 @@ func (g *Gateway) spawn(run func()) bool {
 // Serve serves connections from ln until Shutdown, which makes it return nil. It closes ln.
 func (g *Gateway) Serve(ln net.Listener) error {
 	wrapped := &listener{
-		Listener: ln,
-		limit:    int64(g.cfg.MaxConns),
-		open:     &g.conns,
-		clients:  &g.clients,
-		refused:  g.metrics.refusedConns.Inc,
-		log:      g.cfg.Logger,
-		ctx:      g.base,
-		refusal:  g.refusal,
-		farewell: make(chan struct{}, maxFarewells),
-		spawn:    g.spawn,
+		Listener:    ln,
+		limit:       int64(g.cfg.MaxConns),
+		open:        &g.openConns,
+		connections: &g.connections,
+		refused:     g.metrics.refusedConns.Inc,
+		log:         g.cfg.Logger,
+		ctx:         g.base,
+		refusal:     g.refusal,
+		lingering:   make(chan struct{}, maxLingering),
+		spawn:       g.spawn,
+
+		cors:       g.cors,
+		readBuffer: g.cfg.MaxHeader,
 	}
 	g.mu.Lock()
 	if g.draining.Load() {
@@ -163,8 +169,8 @@ func (g *Gateway) Serve(ln net.Listener) error {
 
 // connState counts down what listener.Accept has counted up.
 func (g *Gateway) connState(conn net.Conn, state fasthttp.ConnState) {
-	if c, ok := conn.(*client); ok && state == fasthttp.StateClosed {
-		g.clients.remove(c)
-		g.conns.Add(-1)
+	if c, ok := conn.(*connection); ok && state == fasthttp.StateClosed {
+		g.connections.remove(c)
+		g.openConns.Add(-1)
 	}
 }

@@ -95,25 +95,26 @@ func (g *Gateway) handleError(ctx *fasthttp.RequestCtx, err error) {
 	)
 	switch {
 	case errors.As(err, &small):
-		a = &answerLongHeader
+		a = &answerHeaderTooLarge
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		a = &answerTooLong
+		a = &answerBodyTooLarge
 	case errors.Is(err, fasthttp.ErrTimeout), errors.As(err, &timeout) && timeout.Timeout():
-		a = &answerSlow
+		a = &answerRequestTimeout
 		if g.draining.Load() {
 			a = &answerDraining // it was this side that had no time
 		}
 	}
 	ctx.Response.Reset()
 	a.send(ctx)
-	// As much of the request as could be read says who asks for what: with a body that is too large, its path and its origin.
-	path, _ := splitTarget(ctx.Request.Header.RequestURI())
-	r, _ := match(path)
-	g.cors.share(ctx, r)
-	g.metrics.count(routeNone, a.kind)
-	if c, ok := ctx.Conn().(*client); ok {
+	var full *permission
+	if c, ok := ctx.Conn().(*connection); ok {
 		c.unread.Store(true)
+		if small != nil {
+			full = c.full
+		}
 	}
+	g.cors.shareUnread(ctx, full)
+	g.metrics.count(routeNone, a.kind)
 	// The deadline of an earlier answer on this connection may have passed, and there may have been none before.
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(g.cfg.WriteTimeout))
 }

@@ -36,7 +36,7 @@ func (g *Gateway) SoldOut(item int64) bool {
 	if e == nil {
 		return false
 	}
-	_, soldOut := e.run.flag.soldOut(g.cfg.Now())
+	_, soldOut := e.state.flag.soldOut(g.cfg.Now())
 	return soldOut
 }
 
@@ -44,7 +44,7 @@ func (g *Gateway) SoldOut(item int64) bool {
 func (g *Gateway) flagged() int {
 	n := 0
 	for _, e := range g.entries() {
-		if e.run.flag.isSet() {
+		if e.state.flag.isSet() {
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ func (g *Gateway) readItem(ctx *fasthttp.RequestCtx, now time.Time, idText []byt
 	}
 	status := e.item.StatusAt(now)
 	if status == sale.OnSale {
-		if _, soldOut := e.run.flag.soldOut(now); soldOut {
+		if _, soldOut := e.state.flag.soldOut(now); soldOut {
 			status = sale.SoldOut
 		}
 	}

@@ -33,11 +33,9 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendOrderID appends the member orderId with a comma in front.
-func appendOrderID(dst []byte, id sale.OrderID) []byte {
-	dst = append(dst, `,"orderId":"`...)
-	dst = id.AppendTo(dst)
-	return append(dst, '"')
+// orderIDMember is the member orderId with a comma in front.
+func orderIDMember(id sale.OrderID) []byte {
+	return append(id.AppendTo([]byte(`,"orderId":"`)), '"')
 }
 
 // appendBool appends true or false.

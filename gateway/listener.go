@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxFarewells bounds the goroutines that see refused connections off, farewell how long each of them may take.
-	maxFarewells = 64
-	farewell     = 500 * time.Millisecond
+	// maxLingering bounds the goroutines that see connections off, lingerTime how long each of them may take.
+	maxLingering = 64
+	lingerTime   = 500 * time.Millisecond
 
 	// The pause after a failure to accept starts small and doubles, as in net/http.
 	minAcceptPause = 5 * time.Millisecond
@@ -28,15 +28,18 @@ const (
 // its accept loop ends for good when the process runs out of file descriptors, which is when a gateway is needed most.
 type listener struct {
 	net.Listener
-	limit    int64
-	open     *atomic.Int64 // connections handed out and not yet closed; shared with the server, which counts down
-	clients  *clients      // which ones; likewise
-	refused  func()
-	log      *slog.Logger
-	ctx      context.Context // ends when the gateway stops, and every pause and farewell with it
-	refusal  []byte
-	farewell chan struct{}
-	spawn    func(func()) bool // runs what the gateway waits for when it stops; false when it has stopped
+	limit       int64
+	open        *atomic.Int64 // connections handed out and not yet closed; shared with the server, which counts down
+	connections *connections  // which ones; likewise
+	refused     func()
+	log         *slog.Logger
+	ctx         context.Context // ends when the gateway stops, and every pause and lingering connection with it
+	refusal     []byte
+	lingering   chan struct{}     // a place per connection that is seen off
+	spawn       func(func()) bool // runs what the gateway waits for when it stops; false when it has stopped
+
+	cors       *cors
+	readBuffer int // the size of the buffers that the server reads into, in bytes
 }
 
 // Accept implements net.Listener.
@@ -47,8 +50,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			if l.open.Add(1) <= l.limit {
-				c := &client{Conn: conn, listener: l}
-				l.clients.add(c)
+				c := &connection{Conn: conn, listener: l}
+				l.connections.add(c)
 				return c, nil
 			}
 			l.open.Add(-1)
@@ -78,23 +81,23 @@ func passing(err error) bool {
 }
 
 // refuse answers a connection that there is no room for.
-func (l *listener) refuse(conn net.Conn) { l.seeOff(conn, l.refusal) }
+func (l *listener) refuse(conn net.Conn) { l.linger(conn, l.refusal) }
 
-// seeOff writes last words, if there are any, and closes the connection. Closing a socket with unread bytes resets it, and the client may lose the
-// answer with it; so a bounded number of connections is read to the end first, for a short time.
-func (l *listener) seeOff(conn net.Conn, words []byte) {
+// linger writes last words, if there are any, and closes the connection, as a lingering close: closing a socket with unread bytes resets
+// it, and the client may lose the answer with it; so a bounded number of connections is read to the end first, for a short time.
+func (l *listener) linger(conn net.Conn, words []byte) {
 	select {
-	case l.farewell <- struct{}{}:
+	case l.lingering <- struct{}{}:
 	default:
 		_ = conn.Close()
 		return
 	}
 	spawned := l.spawn(func() {
-		defer func() { <-l.farewell }()
+		defer func() { <-l.lingering }()
 		defer func() { _ = conn.Close() }()
 		stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() })
 		defer stop()
-		if conn.SetDeadline(time.Now().Add(farewell)) != nil {
+		if conn.SetDeadline(time.Now().Add(lingerTime)) != nil {
 			return
 		}
 		if _, err := conn.Write(words); err != nil {
@@ -105,7 +108,7 @@ func (l *listener) seeOff(conn net.Conn, words []byte) {
 		}
 	})
 	if !spawned {
-		<-l.farewell
+		<-l.lingering
 		_ = conn.Close()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	goruntime "runtime"
+	"runtime"
 	"sync"
 	"time"
 
@@ -41,14 +41,14 @@ func (a about) with(more ...any) []any {
 // panicText is what a line says of a panic. Of the runtime's own the text; of others the type, since the text may be made of anything. The stack
 // says where it was.
 func panicText(p any) string {
-	if err, ok := p.(goruntime.Error); ok {
+	if err, ok := p.(runtime.Error); ok {
 		return err.Error()
 	}
 	return fmt.Sprintf("%T", p)
 }
 
-// throttledLog writes a kind of line at most once a second, with the number of those left out in between: what goes wrong for one request during a sale
-// goes wrong for fifty thousand others.
+// throttledLog writes a kind of line at most once a second, with the number of those left out in between: what goes wrong for one request
+// during a sale goes wrong for fifty thousand others.
 type throttledLog struct {
 	log *slog.Logger
 	now func() time.Time
@@ -89,8 +89,8 @@ func (l *throttledLog) warn(message string, args ...any) {
 	l.log.Warn(message, args...)
 }
 
-// complain logs what went wrong in the gateway's own work, that of no request. Stopping ends such work in its middle, which is nobody's news.
-func (g *Gateway) complain(message string, args ...any) {
+// warnUnlessStopping logs what went wrong with somebody whom the gateway asked. Stopping ends every such call in its middle, which is nobody's news.
+func (g *Gateway) warnUnlessStopping(message string, args ...any) {
 	if g.base.Err() == nil {
 		g.log.warn(message, args...)
 	}

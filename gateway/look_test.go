@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,7 +56,9 @@ func TestWinnerIsTold(t *testing.T) {
 				{with(`{"quantity":2}`, "Idempotency-Key: key"), 202, ""},
 				{with("", "Idempotency-Key: key"), 422, "KEY_REUSED"},
 				{with("", "Idempotency-Key:"), 400, "BAD_REQUEST"},
-				{with(`{"quantity":6}`, "Idempotency-Key: key"), 400, "BAD_REQUEST"},
+				{with(`{"quantity":0}`, "Idempotency-Key: key"), 400, "BAD_REQUEST"},
+				{with(`{"quantity":6}`, "Idempotency-Key: key"), 422, "KEY_REUSED"}, // more than anybody may have
+				{with(`{"quantity":6}`), 409, "ALREADY_PURCHASED"},
 				{with(`{"QUANTITY":2}`, "Idempotency-Key: key"), 400, "BAD_REQUEST"},
 			} {
 				r := do(t, g, c.ask).want(t, c.status, c.code)
@@ -65,7 +68,7 @@ func TestWinnerIsTold(t *testing.T) {
 						t.Errorf("%s: %s, Location %s", where, r.body, r.header("Location"))
 					}
 				case 409:
-					if want := refusal(kindAlreadyPurchased, "you have an order here already", appendOrderID(nil, id)); r.body != string(want.body) {
+					if want := refusal(kindAlreadyPurchased, "you have an order here already", orderIDMember(id)); r.body != string(want.body) {
 						t.Errorf("%s: %s", where, r.body)
 					}
 				}
@@ -242,6 +245,53 @@ func TestLateWinners(t *testing.T) {
 		sleep(5 * time.Minute)
 		if fetches.Load() != before {
 			t.Error("fetched the winners of a retired item")
+		}
+	})
+}
+
+// After the end a buyer is told of his order until the item is retired; from then on he gets what everybody gets, and finds his order by
+// asking for it. A gateway that starts only then says the same. None of it asks Redis, where nothing of the item is left.
+func TestRetiredItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.items[0].EndsAt = time.Now().Add(-time.Minute)
+		w.buyers = []string{"winner"}
+		id := sale.NewOrderID(theItem)
+		row := pendingRow(id, "winner")
+		row.Status, row.KeyHash = sale.Paid, sale.HashKey("key")
+		w.rows[id], w.marks["winner"] = row, sale.Mark{OrderID: id, Quantity: 2, KeyHash: row.KeyHash}
+		g := w.start(t)
+		synctest.Wait()
+		again := purchaseOf(w.token(t, "winner"), "Idempotency-Key: key")
+		again.body = `{"quantity":2}`
+		do(t, g, again).want(t, 202, "")
+		do(t, g, purchaseOf(w.token(t, "winner"))).want(t, 409, "ALREADY_PURCHASED")
+		w.set(func(it *sale.Item) { it.RetiredAt = time.Now() })
+		w.change(func() {
+			delete(w.marks, "winner")
+			w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) {
+				t.Error("Redis was asked for a mark of a retired item")
+				return sale.Mark{}, false, errNotLoaded
+			}
+			w.fetch = func(context.Context, func(string)) error {
+				t.Error("Redis was asked for the buyers of a retired item")
+				return errNotLoaded
+			}
+		})
+		must(t, g.Refresh(t.Context()))
+		for _, g := range []*Gateway{g, w.beside(t).start(t)} {
+			synctest.Wait()
+			plain := do(t, g, purchaseOf("")).want(t, 410, "SALE_ENDED").body
+			for _, a := range []ask{again, purchaseOf(w.token(t, "winner")), purchaseOf(w.token(t, "loser"))} {
+				if r := do(t, g, a).want(t, 410, "SALE_ENDED"); r.body != plain {
+					t.Errorf("%s, everybody else gets %s", r.body, plain)
+				}
+			}
+			for _, path := range []string{orderPath(id), ordersPath + "?itemId=1001"} {
+				if r := do(t, g, ask{method: "GET", path: path, token: w.token(t, "winner")}).want(t, 200, ""); !strings.Contains(r.body, `"status":"PAID"`) {
+					t.Errorf("%s: %s", path, r.body)
+				}
+			}
 		}
 	})
 }

@@ -17,13 +17,14 @@ type found[T any] struct {
 }
 
 // find runs a look-up within ctx.
-func find[T any](ctx context.Context, g *Gateway, call func() (T, bool, error)) (T, bool, error) {
-	f, answered := within(ctx, g, func() found[T] {
-		value, ok, err := call()
+func find[T any](ctx context.Context, g *Gateway, to *callee, read func() (T, bool, error)) (T, bool, error) {
+	c := begin(g, to, func() found[T] {
+		value, ok, err := read()
 		return found[T]{value, ok && err == nil, err}
 	})
+	f, answered := c.wait(ctx)
 	if !answered {
-		return f.value, false, errNoAnswer
+		return f.value, false, c.failure()
 	}
 	return f.value, f.ok, f.err
 }
@@ -35,7 +36,7 @@ func (g *Gateway) mark(ctx context.Context, e *entry, user string) (sale.Mark, b
 		return sale.Mark{}, false, nil
 	}
 	read := func(e *entry) (sale.Mark, bool, error) {
-		return find(ctx, g, func() (sale.Mark, bool, error) { return g.ports.Marks.Mark(ctx, &e.item, user) })
+		return find(ctx, g, &g.redis, func() (sale.Mark, bool, error) { return g.ports.Marks.Mark(ctx, &e.item, user) })
 	}
 	m, ok, err := read(e)
 	if !errors.Is(err, ErrWrongLayout) {
@@ -67,7 +68,7 @@ type cancelled struct {
 }
 
 func (g *Gateway) cancel(ctx context.Context, id sale.OrderID, user string) (cancelled, error) {
-	c, _, err := find(ctx, g, func() (cancelled, bool, error) {
+	c, _, err := find(ctx, g, &g.database, func() (cancelled, bool, error) {
 		o, how, err := g.ports.Orders.Cancel(ctx, id, user)
 		return cancelled{o, how}, true, err
 	})
@@ -83,8 +84,8 @@ type recorded struct {
 	how    PayOutcome
 }
 
-func (g *Gateway) tellOfPayment(ctx context.Context, p sale.Payment) (recorded, error) {
-	r, _, err := find(ctx, g, func() (recorded, bool, error) {
+func (g *Gateway) recordPayment(ctx context.Context, p sale.Payment) (recorded, error) {
+	r, _, err := find(ctx, g, &g.database, func() (recorded, bool, error) {
 		result, how, err := g.ports.Payments.Pay(ctx, p)
 		return recorded{result, how}, true, err
 	})
@@ -92,7 +93,7 @@ func (g *Gateway) tellOfPayment(ctx context.Context, p sale.Payment) (recorded, 
 }
 
 func (g *Gateway) unwrittenOrders(ctx context.Context, item int64) (bool, error) {
-	coming, _, err := find(ctx, g, func() (bool, bool, error) {
+	coming, _, err := find(ctx, g, &g.database, func() (bool, bool, error) {
 		coming, err := g.ports.Payments.Unwritten(ctx, item)
 		return coming, true, err
 	})
@@ -100,7 +101,7 @@ func (g *Gateway) unwrittenOrders(ctx context.Context, item int64) (bool, error)
 }
 
 func (g *Gateway) cancelUnwritten(ctx context.Context, event sale.Event) (cancelled, error) {
-	c, _, err := find(ctx, g, func() (cancelled, bool, error) {
+	c, _, err := find(ctx, g, &g.database, func() (cancelled, bool, error) {
 		o, how, err := g.ports.Orders.CancelUnwritten(ctx, event)
 		return cancelled{o, how}, true, err
 	})

@@ -71,7 +71,7 @@ func newMetrics(registerer prometheus.Registerer, g *Gateway) (*metrics, error) 
 	}
 	for _, c := range []prometheus.Collector{
 		m.requests, seconds, reserves, m.acked, m.unacked, m.flagSets, m.flagClears, looks, m.reads, m.refusedConns,
-		gauge("connections_open", "Open connections.", func() float64 { return float64(g.conns.Load()) }),
+		gauge("connections_open", "Open connections.", func() float64 { return float64(g.openConns.Load()) }),
 		gauge("flagged_items", "Items whose sold-out flag is set.", func() float64 { return float64(g.flagged()) }),
 		gauge("catalogue_age_seconds", "Time since the catalogue was read; -1 before the first time.", func() float64 {
 			age, ok := g.catalogueAge()

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Before it is open, a gateway says to everybody that he should come again, as far as it can in the words of the API; then it sells, on the same connection.
+// Before it is open, a gateway says to everybody that he should come again, as far as it can in the words of the API; then it sells, on the
+// same connection.
 func TestBeforeOpen(t *testing.T) {
 	w := newWorld(t)
 	g, err := New(Config{Registerer: prometheus.NewRegistry(), CORSOrigins: []string{"https://shop.example"}, PaymentSecret: []byte("secret")})

@@ -16,7 +16,7 @@ func (g *Gateway) caller(ctx *fasthttp.RequestCtx) (string, *answer) {
 		return "", bad
 	}
 	if ok, after := g.ports.Limits.ReadUser(user); !ok {
-		a := tooOften(after)
+		a := rateLimited(after)
 		return "", &a
 	}
 	return user, nil
@@ -76,7 +76,7 @@ func (g *Gateway) orderByID(ctx context.Context, id sale.OrderID, user, trace st
 	case row.ok:
 		return g.ownOrder(row.value, user)
 	case err != nil:
-		g.log.warn("look up mark of order", of.with("error", err)...)
+		g.warnUnlessStopping("look up mark of order", of.with("error", err)...)
 		return answerUnreadable
 	case marked && (row.err == nil || away):
 		return pendingOrder(e.item.ID, m)
@@ -123,7 +123,7 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user, trace strin
 	case row.ok:
 		return g.ownOrder(row.value, user)
 	case err != nil:
-		g.log.warn("look up mark of user", of.with("error", err)...)
+		g.warnUnlessStopping("look up mark of user", of.with("error", err)...)
 		return answerUnreadable
 	case marked && row.err == nil:
 		return g.orderOfMark(ctx, of, m, user)
@@ -137,8 +137,8 @@ func (g *Gateway) orderOfItem(ctx context.Context, item int64, user, trace strin
 	return g.noOrder(of, row.err)
 }
 
-// orderOfMark is the answer for a mark whose user has no live order in the database: its order is not written yet, or has ended and its release is under
-// way. Then it is no live order.
+// orderOfMark is the answer for a mark whose user has no live order in the database: its order is not written yet, or has ended and its
+// release is under way. Then it is no live order.
 func (g *Gateway) orderOfMark(ctx context.Context, of about, m sale.Mark, user string) answer {
 	look := g.lookForRow(ctx, m.OrderID)
 	row := look.soon(ctx)
@@ -160,7 +160,7 @@ func (g *Gateway) orderOfMark(ctx context.Context, of about, m sale.Mark, user s
 // noOrder is the answer when nothing was found: 404, or 503 if the database could not be asked.
 func (g *Gateway) noOrder(of about, err error) answer {
 	if err != nil {
-		g.log.warn("look up order", of.with("error", err)...)
+		g.warnUnlessStopping("look up order", of.with("error", err)...)
 		return answerUnreadable
 	}
 	return answerNoOrder
@@ -192,7 +192,7 @@ func appendOrder(dst []byte, o *sale.Order, now time.Time) []byte {
 	dst = appendString(append(dst, `,"status":`...), string(o.Status))
 	// Past its time an order cannot be paid, though the sweep may not have ended it yet.
 	dst = appendBool(append(dst, `,"payable":`...), known && o.Status == sale.Pending && now.Before(o.ExpiresAt))
-	dst = appendBool(append(dst, `,"refundDue":`...), o.RefundDue)
+	dst = appendBool(append(dst, `,"refundDue":`...), o.RefundDue())
 	dst = append(dst, `,"expiresAt":`...)
 	if known {
 		dst = appendTime(dst, o.ExpiresAt)

@@ -69,7 +69,7 @@ func TestReadOrder(t *testing.T) {
 		"expired":   {[]func(*world){row(func(o *sale.Order) { o.Status = sale.Expired })}, 200, written("EXPIRED", "false", "false"), "NOT_FOUND"},
 		"cancelled": {[]func(*world){row(func(o *sale.Order) { o.Status = sale.Cancelled })}, 200, written("CANCELLED", "false", "false"), "NOT_FOUND"},
 		"rejected":  {[]func(*world){row(func(o *sale.Order) { o.Status = sale.Rejected })}, 200, written("REJECTED", "false", "false"), "NOT_FOUND"},
-		"refund due": {[]func(*world){row(func(o *sale.Order) { o.Status, o.RefundDue = sale.Expired, true })}, 200,
+		"refund due": {[]func(*world){row(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Expired, 1 })}, 200,
 			written("EXPIRED", "false", "true"), "NOT_FOUND"},
 		"overdue": {[]func(*world){row(func(o *sale.Order) { o.ExpiresAt = time.Now() })}, 200,
 			strings.Replace(written("PENDING", "false", "false"), "00:10:00", "00:00:00", 1), ""},

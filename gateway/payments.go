@@ -90,9 +90,9 @@ func parsePayment(body []byte) (sale.Payment, error) {
 
 // settle tells the ledger of a payment and words the answer.
 //
-// An order that the ledger does not know may be on its way there: a buyer has his order id from the 202 on, and the consumer may be behind. While that
-// can be so, the provider is told to come again; 404, after which he gives up, needs that nothing of the item is on its way. The row may come between
-// the two questions, so that the first one is asked again:
+// An order that the ledger does not know may be on its way there: a buyer has his order id from the 202 on, and the consumer may be behind.
+// While that can be so, the provider is told to come again; 404, after which he gives up, needs that nothing of the item is on its way. The
+// row may come between the two questions, so that the first one is asked again:
 //
 //	this request                   consumer
 //	pay: no such order
@@ -100,20 +100,20 @@ func parsePayment(body []byte) (sale.Payment, error) {
 //	unwritten: nothing any more
 //	pay: done
 func (g *Gateway) settle(ctx context.Context, p sale.Payment, of about) answer {
-	done, err := g.tellOfPayment(ctx, p)
+	done, err := g.recordPayment(ctx, p)
 	if err == nil && done.how == PayNoOrder {
 		coming, missing := g.unwrittenOrders(ctx, of.item)
 		switch {
 		case missing != nil:
-			g.log.warn("payment for an order without a row", of.with("error", missing)...)
+			g.warnUnlessStopping("payment for an order without a row", of.with("error", missing)...)
 			return answerNotWritten
 		case coming:
 			return answerNotWritten
 		}
-		done, err = g.tellOfPayment(ctx, p)
+		done, err = g.recordPayment(ctx, p)
 	}
 	if err != nil {
-		g.log.warn("record payment", of.with("event", p.EventID, "error", err)...)
+		g.warnUnlessStopping("record payment", of.with("event", p.EventID, "error", err)...)
 		return answerCannotPay
 	}
 	switch done.how {

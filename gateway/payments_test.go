@@ -29,13 +29,15 @@ func (w *world) Pay(ctx context.Context, p sale.Payment) (sale.PaymentResult, Pa
 		return sale.PaymentResult{}, PayNoOrder, nil
 	}
 	if p.Succeeded {
-		o.RefundDue = o.RefundDue || o.Status != sale.Pending
+		if o.Status != sale.Pending {
+			o.RefundsDue++
+		}
 		if o.Status == sale.Pending {
 			o.Status = sale.Paid
 		}
 		w.rows[p.OrderID] = o
 	}
-	return sale.PaymentResult{Status: o.Status, RefundDue: o.RefundDue}, PayDone, nil
+	return sale.PaymentResult{Status: o.Status, RefundDue: o.RefundDue()}, PayDone, nil
 }
 
 func (w *world) Unwritten(ctx context.Context, item int64) (bool, error) {

@@ -26,7 +26,7 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 		}
 		return g.answer(ctx, &answerEnded)
 	}
-	if winners, soldOut := e.run.flag.soldOut(began); soldOut {
+	if winners, soldOut := e.state.flag.soldOut(began); soldOut {
 		if c, ok := g.mayHaveWon(ctx, winners); ok {
 			return g.look(ctx, began, e, c, &answerSoldOut)
 		}
@@ -34,7 +34,7 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 	}
 
 	if ok, after := g.ports.Limits.PurchaseAddr(g.client(ctx)); !ok {
-		a := tooOften(after)
+		a := rateLimited(after)
 		return g.answer(ctx, &a)
 	}
 	user, bad := g.user(ctx)
@@ -42,7 +42,7 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 		return g.answer(ctx, bad)
 	}
 	if ok, after := g.ports.Limits.PurchaseUser(user); !ok {
-		a := tooOften(after)
+		a := rateLimited(after)
 		return g.answer(ctx, &a)
 	}
 	w, wrong, ok := parseWish(ctx, e.item.MaxPerUser)
@@ -51,6 +51,10 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 	}
 	limited, cancel := g.limited(began)
 	defer cancel()
+	if w.quantity > e.item.MaxPerUser {
+		a := g.tooMany(limited, e, user, w, traceparent(ctx))
+		return g.answer(ctx, &a)
+	}
 	a := g.buy(limited, order{item: e.item.ID, user: user, wish: w, trace: traceparent(ctx), began: began})
 	return g.answer(ctx, &a)
 }

@@ -25,7 +25,8 @@ type wish struct {
 	keyHash  string
 }
 
-// parseWish reads the Idempotency-Key and the body. ok is false with an answer that says what is wrong.
+// parseWish reads the Idempotency-Key and the body. ok is false with an answer that says what is wrong. A quantity above maxPerUser is not
+// wrong in itself: maxPerUser may have been lowered since this very order was made.
 func parseWish(ctx *fasthttp.RequestCtx, maxPerUser int64) (w wish, bad answer, ok bool) {
 	lines := ctx.Request.Header.PeekAll(headerKey)
 	switch {
@@ -48,10 +49,14 @@ func parseWish(ctx *fasthttp.RequestCtx, maxPerUser int64) (w wish, bad answer, 
 	if parsed.Quantity != nil {
 		w.quantity = *parsed.Quantity
 	}
-	if w.quantity < 1 || w.quantity > maxPerUser {
-		return wish{}, badRequest(fmt.Sprintf("quantity: must be between 1 and %d", maxPerUser)), false
+	if w.quantity < 1 {
+		return wish{}, badQuantity(maxPerUser), false
 	}
 	return w, answer{}, true
+}
+
+func badQuantity(maxPerUser int64) answer {
+	return badRequest(fmt.Sprintf("quantity: must be between 1 and %d", maxPerUser))
 }
 
 // validKey reports whether key is 1 to 128 visible ASCII characters.

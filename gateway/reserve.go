@@ -45,7 +45,7 @@ func (g *Gateway) buy(ctx context.Context, o order) answer {
 		switch r.Outcome {
 		case sale.Own, sale.Already, sale.KeyReused:
 			if g.hasEnded(ctx, r.OrderID) {
-				return answerReturning
+				return answerUnitsReturning
 			}
 		}
 		switch r.Outcome {
@@ -117,13 +117,17 @@ func (g *Gateway) reserve(ctx context.Context, e *entry, o order, left time.Dura
 	if left > 0 {
 		// Not derived from ctx: when the client's time is up, this one's has been for a moment, and a result that is on its way is still of use.
 		limited, cancel := context.WithTimeout(g.base, left)
-		var ok bool
-		r, ok = within(ctx, g, func() sale.Result {
+		c := begin(g, &g.redis, func() sale.Result {
 			defer cancel()
 			return g.ports.Seller.Reserve(limited, &e.item, request)
 		})
-		if !ok {
-			r = sale.Result{Outcome: sale.Unknown, Err: errNoAnswer}
+		var ok bool
+		switch r, ok = c.wait(ctx); {
+		case c.never:
+			cancel()
+			r = sale.Result{Outcome: sale.Failed, Err: c.failure()}
+		case !ok:
+			r = sale.Result{Outcome: sale.Unknown, Err: c.failure()}
 		}
 	}
 	if r.Outcome == sale.Unknown && r.OrderID.IsZero() {
@@ -133,9 +137,9 @@ func (g *Gateway) reserve(ctx context.Context, e *entry, o order, left time.Dura
 	return r
 }
 
-// confirm waits for the broker and answers a purchase that stands: 202 as soon as the event is acknowledged, and also when the time for that is up,
-// since the outbox entry will be published by the keeper. Not so after the record deadline, whether an acknowledgement is seen then or not: a load waits
-// for the deadline of what was reserved before it and no longer (rule R9). What is seen late may have been late:
+// confirm waits for the broker and answers a purchase that stands: 202 as soon as the event is acknowledged, and also when the time for
+// that is up, since the outbox entry will be published by the keeper. Not so after the record deadline, whether an acknowledgement is seen
+// then or not: a load waits for the deadline of what was reserved before it and no longer (rule R9). What is seen late may have been late:
 //
 //	this process                  load
 //	reserves; sends the event
@@ -195,7 +199,12 @@ func (g *Gateway) acked(ctx context.Context, closed <-chan struct{}, d time.Dura
 	}
 }
 
+// logReserve logs an attempt that went wrong. That nobody knows whether an order was made is worth a line when the gateway stops, too.
 func (g *Gateway) logReserve(e *entry, o order, r sale.Result) {
+	warn := g.warnUnlessStopping
+	if r.Outcome == sale.Unknown {
+		warn = g.log.warn
+	}
 	of := about{order: r.OrderID, item: o.item, trace: o.trace}
-	g.log.warn("reserve: "+r.Outcome.String(), of.with("shard", r.Shard, "epoch", e.item.Epoch, "error", r.Err)...)
+	warn("reserve: "+r.Outcome.String(), of.with("shard", r.Shard, "epoch", e.item.Epoch, "error", r.Err)...)
 }

@@ -163,7 +163,7 @@ func TestLogQuotesNoRequest(t *testing.T) {
 			must(t, c.Close())
 		}
 	}
-	eventually(t, "all connections have ended", func() bool { return s.conns.Load() == 0 })
+	eventually(t, "all connections have ended", func() bool { return s.openConns.Load() == 0 })
 	eventually(t, "the server has said something", func() bool { return strings.Contains(log.text(), "the request could not be read") })
 	must(t, s.Shutdown(t.Context()))
 	if text := log.text(); strings.Contains(text, secret) || strings.Contains(text, "127.0.0.1") {

@@ -146,7 +146,7 @@ func TestConnectionLimit(t *testing.T) {
 	if live(first) != 200 || live(second) != 200 {
 		t.Fatal("refused too early")
 	}
-	for range maxFarewells + 10 {
+	for range maxLingering + 10 {
 		third := s.dial(t)
 		r, err := http.ReadResponse(third.r, nil)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestConnectionLimit(t *testing.T) {
 		r, err := http.ReadResponse(c.r, nil)
 		return err == nil && r.StatusCode == 200
 	})
-	eventually(t, "every connection is counted down", func() bool { return s.conns.Load() <= 1 })
+	eventually(t, "every connection is counted down", func() bool { return s.openConns.Load() <= 1 })
 }
 
 // A process that runs out of file descriptors, and a client who has gone, do not end the accepting.

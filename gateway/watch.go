@@ -38,7 +38,7 @@ func (g *Gateway) reproveLoop() {
 			return
 		}
 		for _, e := range g.entries() {
-			if !e.run.flag.isSet() {
+			if !e.state.flag.isSet() {
 				continue
 			}
 			if e.item.StatusAt(g.cfg.Now()) == sale.Ended {
@@ -71,7 +71,7 @@ func (g *Gateway) bounded(run func()) bool {
 
 // unset clears a flag for a reason.
 func (g *Gateway) unset(e *entry, reason string) {
-	if e.run.flag.clear() {
+	if e.state.flag.clear() {
 		g.metrics.flagClears.WithLabelValues(reason).Inc()
 	}
 }
@@ -81,7 +81,7 @@ func (g *Gateway) unset(e *entry, reason string) {
 func (g *Gateway) watchNotices() {
 	for {
 		err := g.ports.Notices.Subscribe(g.base, g.hear)
-		g.complain("listen to notices", "error", err)
+		g.warnUnlessStopping("listen to notices", "error", err)
 		if !pause.For(g.base, resubscribe) {
 			return
 		}
@@ -105,7 +105,7 @@ func (g *Gateway) announce(n Notice) {
 	ctx, cancel := context.WithTimeout(g.base, announceTimeout)
 	defer cancel()
 	if err := g.ports.Notices.Announce(ctx, n); err != nil {
-		g.complain("announce sold-out flag", "item", n.Item, "error", err)
+		g.warnUnlessStopping("announce sold-out flag", "item", n.Item, "error", err)
 	}
 }
 
@@ -143,13 +143,13 @@ func (g *Gateway) fetchLateWinners() {
 	for _, e := range g.entries() {
 		now := g.cfg.Now()
 		if !e.item.RetiredAt.IsZero() {
-			e.run.late.Store(nil)
+			e.state.late.Store(nil)
 			continue
 		}
 		if now.Before(e.item.EndsAt.Add(-winnersLead)) {
 			continue
 		}
-		last := e.run.late.Load()
+		last := e.state.late.Load()
 		if last != nil && last.ends.Equal(e.item.EndsAt) && (last.whole || now.Before(last.next)) {
 			continue
 		}
@@ -169,10 +169,10 @@ func (g *Gateway) fetchLate(e *entry, last *lateWinners) {
 	set, err := g.fetchWinners(ctx, &e.item)
 	if err != nil {
 		// The old set, if there is one, is still right about nearly everybody.
-		g.complain("fetch winners of ended item", "item", e.item.ID, "error", err)
+		g.warnUnlessStopping("fetch winners of ended item", "item", e.item.ID, "error", err)
 		return
 	}
-	e.run.late.CompareAndSwap(last, &lateWinners{
+	e.state.late.CompareAndSwap(last, &lateWinners{
 		set: set, ends: e.item.EndsAt, whole: began.After(e.item.EndsAt.Add(winnersSettle)), next: began.Add(winnersSoon),
 	})
 }

@@ -48,8 +48,8 @@ type claim struct {
 	user  uint64
 }
 
-// mayHaveWon reports whether the request claims to come from somebody in the set, and returns the claim. It decides nothing but to look closer. Without a
-// closer look the request costs no allocation.
+// mayHaveWon reports whether the request claims to come from somebody in the set, and returns the claim. It decides nothing but to look
+// closer. Without a closer look the request costs no allocation.
 func (g *Gateway) mayHaveWon(ctx *fasthttp.RequestCtx, winners *winnerSet) (claim, bool) {
 	if winners.empty() {
 		return claim{}, false

@@ -2,17 +2,13 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"log/slog"
+	"maps"
 	"net/netip"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 	"flashgate/internal/token"
 )
@@ -49,6 +45,7 @@ type world struct {
 	prove           func(ctx context.Context, item *sale.Item) (Proof, error)
 	reprove         func(ctx context.Context, item *sale.Item, last Proof) (Reproof, error)
 	fetch           func(ctx context.Context, yield func(string)) error
+	announce        func(ctx context.Context, n Notice) error
 	mark            func(ctx context.Context, item *sale.Item, user string) (sale.Mark, bool, error)
 	row             func(ctx context.Context, id sale.OrderID) (sale.Order, bool, error)
 	live            func(ctx context.Context, item int64, user string) (sale.Order, bool, error)
@@ -88,6 +85,17 @@ func newWorld(tb testing.TB) *world {
 		subscribed: make(chan struct{}),
 		watched:    make(chan struct{}),
 	}
+}
+
+// beside is a world in which the same is true, for another gateway.
+func (w *world) beside(tb testing.TB) *world {
+	tb.Helper()
+	other := newWorld(tb)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	other.items, other.marks, other.rows, other.buyers = slices.Clone(w.items), maps.Clone(w.marks), maps.Clone(w.rows), slices.Clone(w.buyers)
+	other.mark, other.fetch = w.mark, w.fetch
+	return other
 }
 
 // onSale is an item that is on sale for an hour around now.
@@ -293,8 +301,14 @@ func (w *world) news() {
 	w.nudge()
 }
 
-func (w *world) Announce(_ context.Context, n Notice) error {
-	w.change(func() { w.notices = append(w.notices, n) })
+func (w *world) Announce(ctx context.Context, n Notice) error {
+	w.mu.Lock()
+	w.notices = append(w.notices, n)
+	f := w.announce
+	w.mu.Unlock()
+	if f != nil {
+		return f(ctx, n)
+	}
 	return nil
 }
 
@@ -376,63 +390,3 @@ func (w *world) expired(tb testing.TB, user string) string {
 	must(tb, err)
 	return t
 }
-
-// start makes a gateway in this world and lets it run, without a listener. It is stopped at the end of the test.
-func (w *world) start(tb testing.TB, change ...func(*Config)) *Gateway {
-	tb.Helper()
-	cfg := Config{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(testWriter{tb}, nil))}
-	for _, f := range change {
-		f(&cfg)
-	}
-	g, err := open(cfg, w.ports())
-	must(tb, err)
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := g.Shutdown(ctx); err != nil {
-			tb.Error(err)
-		}
-	})
-	if err := g.Start(context.Background()); err != nil {
-		tb.Log(err)
-	}
-	return g
-}
-
-// open makes a gateway that is open.
-func open(cfg Config, p Ports) (*Gateway, error) {
-	g, err := New(cfg)
-	if err == nil {
-		err = g.Open(p)
-	}
-	return g, err
-}
-
-// testWriter shows the log of a gateway with its test.
-type testWriter struct{ tb testing.TB }
-
-func (t testWriter) Write(p []byte) (int, error) {
-	t.tb.Log(strings.TrimSuffix(string(p), "\n"))
-	return len(p), nil
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// eventually waits until cond holds.
-func eventually(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for !cond() {
-		if !pause.For(ctx, 2*time.Millisecond) {
-			tb.Fatalf("did not happen: %s", what)
-		}
-	}
-}
-
-var errDown = errors.New("down")

@@ -73,7 +73,7 @@ var (
 	Load      = Script{"load", prelude + load, true}
 	Mark      = Script{"mark", prelude + marks + mark, true}
 	Outbox    = Script{"outbox", prelude + outbox, true}
-	ReadBack  = Script{"readback", prelude + readBack, true}
+	ReadBack  = Script{"readback", prelude + marks + readBack, true}
 )
 
 // All returns every script.

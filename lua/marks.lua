@@ -6,6 +6,14 @@
 -- has written it anew. A count of both sides is all that this costs, however many marks there are.
 local function short(length, meta) return failed(length) or length ~= meta.marks end
 
+-- robbed reports whether outbox entries are gone that no script removed: an evicted or deleted key, or a field. Then an entry
+-- that does not stand says nothing about its events: they may be in Kafka, or nowhere. entries is how many there must be, nil
+-- where nobody knows. One count, and only for those whose entry does not stand.
+local function robbed(pendingKey, entries)
+  local length = redis.pcall('HLEN', pendingKey)
+  return failed(length) or not entries or length < entries
+end
+
 -- readMark takes a mark apart, exactly as strictly as the callers of the scripts do: a mark that one side can read and the
 -- other cannot would be its user's trouble for ever, because nobody would note that a load is due.
 -- Returns order id, quantity, key hash and batch id as text, or nil for what is no mark.

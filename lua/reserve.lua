@@ -11,7 +11,9 @@
 --       'R' reserved · 'E' not enough units in this shard · 'F' the outbox is full · 'C' the user's mark is unreadable
 --       (noted for `state`, so that a load becomes due) · 'K'..order id: same key, other quantity ·
 --       'A'..order id: has a mark, event known to be in Kafka · 'B'..mark: likewise, but its outbox entry still stands ·
---       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, but its outbox entry still stands}
+--       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, but its outbox entry still stands ·
+--       'M'..mark and 'Q'..mark: as B and P, but the entry does not stand, and others are gone that nobody removed: the event
+--       may be nowhere, and the mark is all that there is of it}
 -- NOT idempotent: a call that may have run is never repeated.
 
 local code, stock, meta = open(KEYS[1], KEYS[4])
@@ -39,6 +41,7 @@ local now, epoch = clock(), text(meta.epoch)
 local fresh, set, lines = {}, {}, {''}
 local taken, won, odd = 0, 0, false
 local reply = {'OK', epoch, now, ''}
+local lost -- whether outbox entries are gone, asked when somebody's does not stand
 
 -- known answers a user who has a mark.
 local function known(mark, quantity, hash)
@@ -50,8 +53,13 @@ local function known(mark, quantity, hash)
   local same = hash ~= '' and h == hash
   if same and q ~= quantity then return 'K' .. id end
   local stands = b ~= '' and (b == batch or redis.call('HEXISTS', KEYS[3], b) == 1)
-  if same then return (stands and 'P' or 'O') .. mark end
-  return stands and 'B' .. mark or 'A' .. id
+  if stands then return (same and 'P' or 'B') .. mark end
+  -- A mark without a batch is a load's, made from a row.
+  if b ~= '' then
+    if lost == nil then lost = robbed(KEYS[3], meta.entries) end
+    if lost then return (same and 'Q' or 'M') .. mark end
+  end
+  return same and 'O' .. mark or 'A' .. id
 end
 
 for i = 1, count do

@@ -146,7 +146,7 @@ func readAnswers(a *attempt, r reply) (answers, error) {
 		}
 		var err error
 		switch told.letters[i] = text[0]; text[0] {
-		case 'O', 'P', 'B':
+		case 'O', 'P', 'B', 'Q', 'M':
 			told.marks[i], err = decodeMark(text[1:])
 		case 'A', 'K':
 			told.marks[i].OrderID, err = sale.ParseOrderID(text[1:])
@@ -189,6 +189,16 @@ func (s *Stock) deliver(a *attempt, told answers) {
 				continue
 			}
 			w.answer(standing(sale.Own, mark.OrderID, told.epoch, again))
+		case 'Q', 'M':
+			outcome := sale.Own
+			if told.letters[i] == 'M' {
+				outcome = sale.Already
+			}
+			var alone *publication
+			if !late {
+				alone = s.publishAgain(a, w, mark, told.epoch)
+			}
+			w.answerOnceAcked(outcome, mark.OrderID, told.epoch, alone)
 		case 'A':
 			w.answer(sale.Result{Outcome: sale.Already, OrderID: mark.OrderID})
 		case 'K':

@@ -20,10 +20,16 @@ import (
 // No field can hold a tab or a line feed: user ids are checked for control characters where they enter, and so is every
 // text of a request in checkRequest.
 
-const entryVersion = "1"
+const (
+	entryVersion = "1"
+	mostVersions = 99 // a larger number in the place of the version is damage
+)
 
-// errFields is the fault of a line with another number of fields than its form has.
-var errFields = errors.New("wrong number of fields")
+// errVersion is the fault of an outbox entry whose head says that it is of another version.
+var errVersion = errors.New("of another version")
+
+// errFields is the fault of a line with other fields than its form has.
+var errFields = errors.New("wrong fields")
 
 // parseCount reads a plain decimal between 0 and 2^53-1, as the scripts do.
 func parseCount(text string) (int64, error) {
@@ -88,11 +94,11 @@ func decodeEntry(at place, batch, blob string) (Entry, error) {
 	fail := func(err error) (Entry, error) { return Entry{}, fmt.Errorf("read outbox entry %s: %w", batch, err) }
 	lines := strings.Split(blob, "\n")
 	head := strings.Split(lines[0], "\t")
-	if len(head) != 5 {
-		return fail(errFields)
+	if n, err := parseCount(head[0]); err == nil && n <= mostVersions && len(head) > 1 && head[0] != entryVersion {
+		return fail(fmt.Errorf("%w: %s", errVersion, head[0]))
 	}
-	if head[0] != entryVersion {
-		return fail(fmt.Errorf("unknown version %q", head[0]))
+	if len(head) != 5 || head[0] != entryVersion {
+		return fail(errFields)
 	}
 	when, e1 := parseMillis(head[1])
 	epoch, e2 := parseCount(head[2])

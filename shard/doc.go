@@ -34,6 +34,10 @@
 // still be had by others. A single mark that cannot be read is its user's trouble alone: the others go on until the load, and
 // the script that came upon it notes it for Read. (Meta hashes of before these counts lack them, and are loaded once.)
 //
+// Where outbox entries are missing, that one does not stand is no proof that its events are in Kafka. A user who asks again is
+// then told of his order only after its event has been published from his mark, and one who only has it read is told nothing.
+// An entry that stands and cannot be read is made anew from the marks that name it (Rebuild).
+//
 // # Reading guide
 //
 //	config.go      Config                         types.go       the types that callers see
@@ -42,6 +46,7 @@
 //	stock.go       Stock, New, Close              lanes.go       collecting what belongs to one call
 //	reserve.go     Reserve and its waiters        batch.go       one call for a batch, and its answers
 //	recover.go     after a lost reply             publish.go     events to the broker, outbox entries removed
+//	rebuild.go     outbox entries from marks
 //	mover.go       waiting for units of others    plan.go        which units go where
 //	transfer.go    take, give, settle             proof.go       what is free, proven
 //	correct.go     release, void, increase        load.go        fence, load

@@ -196,12 +196,17 @@ func TestAfterPublishing(t *testing.T) {
 		happens func(p *publication, leave func())
 		after   time.Duration
 		want    sale.Outcome
+		alone   bool // nothing but the publication can bring the event to Kafka
 	}{
-		"acknowledged": {func(p *publication, _ func()) { rest(time.Second); close(p.acked); close(p.over) }, time.Second, sale.Already},
-		"acknowledged, and the process stopped then": {func(p *publication, _ func()) { close(p.acked); rest(time.Hour); close(p.over) }, 5 * time.Second, sale.Already},
-		"failed":    {func(p *publication, _ func()) { rest(time.Second); close(p.over) }, time.Second, sale.Already},
-		"left":      {func(_ *publication, leave func()) { rest(time.Second); leave() }, time.Second, sale.Already},
-		"no answer": {func(*publication, func()) {}, 5 * time.Second, sale.Already},
+		"acknowledged": {func(p *publication, _ func()) { rest(time.Second); close(p.acked); close(p.over) }, time.Second, sale.Already, false},
+		"acknowledged, and the process stopped then": {func(p *publication, _ func()) { close(p.acked); rest(time.Hour); close(p.over) }, 5 * time.Second, sale.Already, false},
+		"failed":              {func(p *publication, _ func()) { rest(time.Second); close(p.over) }, time.Second, sale.Already, false},
+		"left":                {func(_ *publication, leave func()) { rest(time.Second); leave() }, time.Second, sale.Already, false},
+		"no answer":           {func(*publication, func()) {}, 5 * time.Second, sale.Already, false},
+		"alone, acknowledged": {func(p *publication, _ func()) { rest(8 * time.Second); close(p.acked); close(p.over) }, 8 * time.Second, sale.Already, true},
+		"alone, failed":       {func(p *publication, _ func()) { rest(time.Second); close(p.over) }, time.Second, sale.Unknown, true},
+		"alone, left":         {func(_ *publication, leave func()) { rest(time.Second); leave() }, time.Second, sale.Unknown, true},
+		"alone, no answer":    {func(*publication, func()) {}, 10 * time.Second, sale.Unknown, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,7 +216,7 @@ func TestAfterPublishing(t *testing.T) {
 				defer leave()
 				start := time.Now()
 				go c.happens(p, leave)
-				r := s.afterPublishing(ctx, p, sale.Result{Outcome: sale.Already, OrderID: order, Shard: 3})
+				r := s.afterPublishing(ctx, &waiter{before: p, alone: c.alone}, sale.Result{Outcome: sale.Already, OrderID: order, Shard: 3})
 				if r.Outcome != c.want || r.OrderID != order || r.Shard != 3 || time.Since(start) != c.after {
 					t.Errorf("%+v after %v, want %v after %v", r, time.Since(start), c.want, c.after)
 				}
@@ -231,7 +236,7 @@ func TestAfterPublishing(t *testing.T) {
 		}
 		close(p.over)
 		clock.pass()
-		if r := s.afterPublishing(t.Context(), p, sale.Result{Outcome: sale.Already, OrderID: order, Shard: 3}); r.Outcome != want || r.OrderID != order || r.Shard != 3 {
+		if r := s.afterPublishing(t.Context(), &waiter{before: p}, sale.Result{Outcome: sale.Already, OrderID: order, Shard: 3}); r.Outcome != want || r.OrderID != order || r.Shard != 3 {
 			t.Errorf("acknowledged %v: %+v", acked, r)
 		}
 	}

@@ -280,7 +280,7 @@ func (m *machine) take(t *rapid.T) {
 		t.Skip()
 	}
 	units := rapid.Int64Range(1, 4).Draw(t, "units")
-	taken := m.s.take(m.l.ctx, m.layout(), []move{{from, to, units}})
+	taken, _ := m.s.take(m.l.ctx, m.layout(), []move{{from, to, units}})
 	sh := m.shards[from]
 	if sh.refusal(m.k) != "" || sh.stock == 0 {
 		if len(taken) != 0 {

@@ -11,7 +11,7 @@ import (
 // orphan makes a transfer as a process leaves it that died after take; old is how long ago by the clock of Redis.
 func (l *lab) orphan(s *Stock, layout Layout, from, to int, units int64, old time.Duration) transfer {
 	l.Helper()
-	taken := s.take(l.ctx, layout, []move{{from, to, units}})
+	taken, _ := s.take(l.ctx, layout, []move{{from, to, units}})
 	if len(taken) != 1 || taken[0].units != units {
 		l.Fatalf("take: %+v", taken)
 	}
@@ -136,7 +136,7 @@ func TestTransferStepsAreIdempotent(t *testing.T) {
 		layout := Layout{Item: 9, Shards: 2}
 		s := l.stock(&broker{})
 		l.load(s, layout, 5, 20, nil)
-		taken := s.take(l.ctx, layout, []move{{0, 1, 4}})
+		taken, _ := s.take(l.ctx, layout, []move{{0, 1, 4}})
 		for range 2 {
 			if done, err := s.give(l.ctx, layout, taken); err != nil || len(done) != 1 {
 				t.Fatalf("give: %v, %v", done, err)
@@ -161,10 +161,10 @@ func TestTransferStepsAreIdempotent(t *testing.T) {
 		if got := l.totals(layout); got.moving != 0 || got.free != 20 {
 			t.Errorf("settled: %+v", got)
 		}
-		if none := s.take(l.ctx, layout, []move{{0, 1, 100}}); len(none) != 1 || none[0].units != 6 {
+		if none, _ := s.take(l.ctx, layout, []move{{0, 1, 100}}); len(none) != 1 || none[0].units != 6 {
 			t.Errorf("more than there is: %+v", none)
 		}
-		if none := s.take(l.ctx, layout, []move{{0, 1, 1}}); len(none) != 0 {
+		if none, _ := s.take(l.ctx, layout, []move{{0, 1, 1}}); len(none) != 0 {
 			t.Errorf("from an empty shard: %+v", none)
 		}
 	})
@@ -185,7 +185,7 @@ func TestLargerRequestGivesUp(t *testing.T) {
 		var steal func()
 		steal = func() {
 			thefts++
-			taken := thief.take(l.ctx, layout, []move{{0, 1, 1}})
+			taken, _ := thief.take(l.ctx, layout, []move{{0, 1, 1}})
 			given, err := thief.give(l.ctx, layout, taken)
 			if err != nil || len(given) != 1 {
 				t.Errorf("theft %d: %+v, %v", thefts, given, err)
@@ -239,7 +239,7 @@ func TestTornReading(t *testing.T) {
 			t.Errorf("%+v, %v: proven empty although a unit was there all the time", proof, err)
 		}
 		// Back, and the same under the eyes of a buyer.
-		back := other.take(l.ctx, layout, []move{{0, 1, 1}})
+		back, _ := other.take(l.ctx, layout, []move{{0, 1, 1}})
 		if len(back) != 1 {
 			t.Fatalf("take: %+v", back)
 		}

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -51,11 +52,14 @@ func (s *Stock) feed(layout Layout, waiters []*waiter) {
 			waiting = append(waiting, short...)
 		}
 	}
+	busy := false
 	if len(served) > 0 {
-		s.serve(ctx, layout, look, served)
+		stuck := s.serve(ctx, layout, look, served)
+		busy = len(stuck) < len(served)
+		waiting = append(waiting, stuck...)
 	}
 	if len(waiting) > 0 {
-		s.waitForUnits(ctx, layout, waiting, len(served) > 0)
+		s.waitForUnits(ctx, layout, waiting, busy)
 	}
 }
 
@@ -106,8 +110,10 @@ func answerShort(short []*waiter, proof Proof) {
 	}
 }
 
-// serve moves units to the homes of requests and sends the requests back to their lanes.
-func (s *Stock) serve(ctx context.Context, layout Layout, look Proof, served []*waiter) {
+// serve moves units to the homes of requests and sends the requests back to their lanes. It returns those to whose homes
+// nothing moved, because others were faster or a server takes no writes for the moment: a home is asked without end, and in
+// vain, by requests that come back at once. Who meets a refusal that stays, as of a full memory, is answered.
+func (s *Stock) serve(ctx context.Context, layout Layout, look Proof, served []*waiter) (stuck []*waiter) {
 	epochs := map[int64]bool{}
 	for _, w := range served {
 		epochs[look.shards[w.home].epoch] = true
@@ -128,15 +134,35 @@ func (s *Stock) serve(ctx context.Context, layout Layout, look Proof, served []*
 		moves = append(moves, plan(stock, need)...)
 	}
 	var given []transfer
+	var refused error
+	hungry := make(map[int]bool)
 	if len(moves) > 0 {
+		var taken []transfer
+		if taken, refused = s.take(ctx, layout, moves); refused != nil {
+			refused = fmt.Errorf("reserve: move units here: %w", refused)
+		}
+		for _, m := range moves {
+			hungry[m.to] = true
+		}
+		for _, t := range taken {
+			delete(hungry, t.to)
+		}
 		var err error
-		if given, err = s.give(ctx, layout, s.take(ctx, layout, moves)); err != nil {
+		if given, err = s.give(ctx, layout, taken); err != nil {
 			s.cfg.Logger.Warn("units stay in transfer", slog.Int64("item", layout.Item), slog.Any("error", err))
 		}
 	}
 	for _, w := range served {
 		if w.req.Quantity > 1 {
 			w.rounds++
+		}
+		if hungry[w.home] {
+			if refused != nil {
+				w.answer(sale.Result{Outcome: sale.Failed, Err: refused})
+			} else {
+				stuck = append(stuck, w)
+			}
+			continue
 		}
 		w.tries = 0
 		if w.requeue(false) && !s.requests.push(lane{layout, w.home}, w) {
@@ -146,6 +172,7 @@ func (s *Stock) serve(ctx context.Context, layout Layout, look Proof, served []*
 	if err := s.settle(ctx, layout.Item, given); err != nil {
 		s.cfg.Logger.Warn("a transfer is left unsettled", slog.Int64("item", layout.Item), slog.Any("error", err))
 	}
+	return stuck
 }
 
 // waitForUnits lets some time pass before the next look, unless requests were served just now, whose units settle what the

@@ -19,13 +19,19 @@ const (
 	ackWait  = 50 * time.Millisecond
 )
 
-var errLate = errors.New("reserve: the record deadline passed before the event was known to be with the broker; the sweep publishes it")
+var (
+	errLate  = errors.New("reserve: the record deadline passed before the event was known to be with the broker; the sweep publishes it")
+	errAlone = errors.New("reserve: Redis has lost outbox entries, and the broker did not acknowledge the event of this order in time; no sweep will publish it")
+)
 
-// closedChannel is the Acked of reservations whose mark stands without an outbox entry. An entry goes when its events are
-// acknowledged, when a database row has settled it, or with a load, which writes marks from rows. So in the instant in which
-// the script looked, the event was in Kafka or its row in the database, and a load that came later stored what was in Kafka
-// before it counted. Nothing that happens between that instant and the answer changes this: it is a yes however late it
-// comes, unlike one about an entry that stands.
+// closedChannel is the Acked of reservations whose mark stands without an outbox entry, in a shard that has all entries that
+// were counted. Such an entry went when its events were acknowledged, when a database row had settled it, or with a load, which
+// writes marks from rows. So in the instant in which the script looked, the event was in Kafka or its row in the database, and
+// a load that came later stored what was in Kafka before it counted. Nothing that happens between that instant and the answer
+// changes this: it is a yes however late it comes, unlike one about an entry that stands.
+//
+// Where entries are missing that no script removed, Redis has lost some, and nothing of this holds: the scripts say so, and the
+// event is published by whoever asks, before he is answered (answerOnceAcked).
 var closedChannel = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // publication is what becomes of events that were handed to the publisher.
@@ -98,8 +104,24 @@ func (s *Stock) publish(deadline time.Time, events []sale.Event, then func()) *p
 // record deadline is left, or his time is up: a broker that is slow must not make this slower than buying. The entry stood
 // when the script looked, and no load that it did not take part in can end before the deadline; so until then he can be told
 // of his order as those are told whose 202 does not wait for the broker any longer. Behind the deadline nobody knows.
-func (s *Stock) afterPublishing(ctx context.Context, p *publication, already sale.Result) sale.Result {
-	patience, cancel := context.WithTimeout(ctx, p.deadline.Sub(s.cfg.Now())-s.cfg.RecordDeadline/2)
+//
+// Who is alone with his publication, because the entry may be lost, waits for it as long as it can bring a yes, and gets none
+// without: the load that is due would take his unit back.
+//
+//	this process                            the shard
+//	                                        the entry is lost, its gateway is gone; `entries` says so
+//	a retry: mark, no entry
+//	publishes from the mark
+//	acknowledged before the deadline        fenced behind the script's look; the drain begins a deadline later
+//	Own, Already: the drain stores it       snapshot with this order
+//	not acknowledged: Unknown               snapshot without it; if it arrives now, its epoch is old (rule R8)
+func (s *Stock) afterPublishing(ctx context.Context, w *waiter, held sale.Result) sale.Result {
+	p := w.before
+	left := p.deadline.Sub(s.cfg.Now())
+	if !w.alone {
+		left -= s.cfg.RecordDeadline / 2
+	}
+	patience, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	select {
 	case <-p.over:
@@ -107,12 +129,18 @@ func (s *Stock) afterPublishing(ctx context.Context, p *publication, already sal
 	}
 	select {
 	case <-p.acked:
+		return held
 	default:
-		if s.late(p.deadline) {
-			return sale.Result{Outcome: sale.Unknown, OrderID: already.OrderID, Shard: already.Shard, Err: errLate}
-		}
 	}
-	return already
+	unknown := sale.Result{Outcome: sale.Unknown, OrderID: held.OrderID, Shard: held.Shard, Err: errLate}
+	switch {
+	case w.alone:
+		unknown.Err = errAlone
+		return unknown
+	case s.late(p.deadline):
+		return unknown
+	}
+	return held
 }
 
 // ackBatches removes outbox entries of one shard.

@@ -109,14 +109,16 @@ func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error)
 }
 
 // Mark reads the mark of a user; false when he has none. While the stock is being loaded a mark that is found is good, and
-// one that is not found is ErrNotLoaded: it may be about to be written.
+// one that is not found is ErrNotLoaded: it may be about to be written. Where the outbox has lost entries a mark is good only if
+// its own stands, or a load has written it from a row; any other may be of an order that nobody will hear of, and is
+// ErrUnreadable until the load that is due.
 func (s *Stock) Mark(ctx context.Context, layout Layout, user string) (sale.Mark, bool, error) {
 	if err := checkLayout(layout); err != nil {
 		return sale.Mark{}, false, fmt.Errorf("read mark: %w", err)
 	}
 	at := place{layout.Item, sale.Home(user, layout.Shards)}
 	k := at.keys()
-	r, err := s.run(ctx, call{scriptMark, []string{k.stock, k.buyers, k.meta}, []string{formatInt(int64(layout.Shards)), user}})
+	r, err := s.run(ctx, call{scriptMark, k.all(), []string{formatInt(int64(layout.Shards)), user}})
 	if err != nil {
 		return sale.Mark{}, false, at.wrap("read mark", err)
 	}
@@ -195,7 +197,7 @@ func (s *Stock) Outbox(ctx context.Context, layout Layout, shard int) (Outbox, e
 		batch, blob := r.values[i], r.values[i+1]
 		entry, err := decodeEntry(at, batch, blob)
 		if err != nil {
-			reading.Bad = append(reading.Bad, BadEntry{Batch: batch, Blob: blob, Fault: err})
+			reading.Bad = append(reading.Bad, BadEntry{Batch: batch, Blob: blob, Fault: err, Foreign: errors.Is(err, errVersion)})
 			continue
 		}
 		reading.Entries = append(reading.Entries, entry)

@@ -15,7 +15,8 @@ import (
 //
 // The entry of the batch is written in the same instant as everything else of the call. So when it stands, it names all
 // winners, and the others certainly got nothing and may try again. When it does not stand, either the call has not run
-// yet, or the entry was published and removed by a sweep; a mark with the request's own order id tells the latter.
+// yet, or the entry was published and removed by a sweep; a mark with the request's own order id tells the latter, unless
+// Redis has lost entries: then that one may be among them.
 func (s *Stock) recoverBatch(a *attempt, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.CallTimeout)
 	defer cancel()
@@ -47,6 +48,7 @@ type readBack struct {
 	entry *Entry      // nil: no such entry
 	marks []sale.Mark // of the batch's users, zero where there is none
 	epoch int64
+	lost  bool // entries are gone that nobody removed: that this one does not stand says nothing
 }
 
 // readBack asks for all of it in one instant. Marks from before a wipe of the server beside an entry from after it would read as "published by a
@@ -62,17 +64,18 @@ func (s *Stock) readBack(ctx context.Context, a *attempt) (readBack, error) {
 	if err == nil {
 		err = r.fault()
 	}
-	if err == nil && len(r.values) != 2+len(a.waiters) {
+	if err == nil && len(r.values) != 3+len(a.waiters) {
 		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
 	}
 	if err != nil {
 		return readBack{}, fmt.Errorf("read back: %w", err)
 	}
-	return decodeReadBack(a, r.values[2:], r.values[1], r.values[0])
+	return decodeReadBack(a, r.values)
 }
 
-func decodeReadBack(a *attempt, marks []string, epoch, blob string) (readBack, error) {
-	back := readBack{marks: make([]sale.Mark, len(marks))}
+func decodeReadBack(a *attempt, values []string) (readBack, error) {
+	blob, epoch, marks := values[0], values[1], values[3:]
+	back := readBack{marks: make([]sale.Mark, len(marks)), lost: values[2] != ""}
 	if blob != "" {
 		entry, err := decodeEntry(a.place(), a.batch, blob)
 		if err != nil {
@@ -86,7 +89,11 @@ func decodeReadBack(a *attempt, marks []string, epoch, blob string) (readBack, e
 			back.marks[i] = mark
 		}
 	}
-	back.epoch, _ = parseCount(epoch) // without a shard there is none
+	var err error
+	if back.epoch, err = parseCount(epoch); err != nil {
+		// There is no shard, or the fence of a damaged one: marks of an epoch that nobody knows can be neither published nor trusted.
+		back.marks = make([]sale.Mark, len(marks))
+	}
 	return back, nil
 }
 
@@ -112,16 +119,26 @@ func (s *Stock) deliverEntry(a *attempt, entry *Entry) {
 }
 
 // deliverMarks answers a batch without an entry: whose own order id is marked has been published by a sweep. That is a yes
-// at any time, see closedChannel.
+// at any time, see closedChannel. Where entries were lost his event is published from the mark, and waited for.
 func (s *Stock) deliverMarks(a *attempt, back readBack, cause error) {
 	found := "nothing"
+	late := s.late(a.deadline)
 	for i, w := range a.waiters {
-		if back.marks[i].OrderID == w.req.OrderID {
-			found = "mark"
-			w.answer(sale.Result{Outcome: sale.Own, OrderID: w.req.OrderID, Epoch: back.epoch, Acked: closedChannel})
+		mark := back.marks[i]
+		switch {
+		case mark.OrderID != w.req.OrderID:
+			w.answer(sale.Result{Outcome: sale.Unknown, OrderID: w.req.OrderID, Err: cause})
 			continue
+		case back.lost && mark.Batch != "": // one without a batch was written by a load, from a row
+			var alone *publication
+			if !late {
+				alone = s.publishAgain(a, w, mark, back.epoch)
+			}
+			w.answerOnceAcked(sale.Own, mark.OrderID, back.epoch, alone)
+		default:
+			w.answer(sale.Result{Outcome: sale.Own, OrderID: mark.OrderID, Epoch: back.epoch, Acked: closedChannel})
 		}
-		w.answer(sale.Result{Outcome: sale.Unknown, OrderID: w.req.OrderID, Err: cause})
+		found = "mark"
 	}
 	s.metrics.lost.WithLabelValues(found).Inc()
 }

@@ -54,8 +54,8 @@ func (s *Stock) reserve(ctx context.Context, layout Layout, req *sale.Request) s
 	case <-ctx.Done():
 		result = w.giveUp()
 	}
-	if result.Outcome == sale.Already && w.before != nil {
-		return s.afterPublishing(ctx, w.before, result)
+	if w.before != nil && (result.Outcome == sale.Already || result.Outcome == sale.Own) {
+		return s.afterPublishing(ctx, w, result)
 	}
 	return result
 }
@@ -81,7 +81,8 @@ type waiter struct {
 	home    int
 	arrived time.Time
 	done    chan sale.Result // buffered: whoever answers does not wait
-	before  *publication     // to be waited for before the caller is told Already; set before done is
+	before  *publication     // to be waited for before the caller is told of his order; set before done is
+	alone   bool             // nothing but before can bring his order to Kafka; likewise
 
 	// Of the mover, which is alone with the waiter while it is starving.
 	rounds int // moves made for it that did not help; for quantities above one
@@ -134,6 +135,15 @@ func (w *waiter) answer(r sale.Result) {
 	if w.become(answered) {
 		w.done <- r
 	}
+}
+
+// answerOnceAcked answers a user of whose order the mark is the last trace, because Redis lost outbox entries: p is what brings
+// it to Kafka, and no sweep follows. Its acknowledgement is waited for, see afterPublishing; nil: too late.
+func (w *waiter) answerOnceAcked(o sale.Outcome, id sale.OrderID, epoch int64, p *publication) {
+	if p != nil {
+		w.before, w.alone = p, true
+	}
+	w.answer(standing(o, id, epoch, p))
 }
 
 // giveUp ends the request from its caller's side.

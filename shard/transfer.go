@@ -15,8 +15,9 @@ import (
 const giveTries = 3
 
 // take moves units into transfer records at their sources. A take whose answer is missing is not repeated: its record, if
-// there is one, is found by whoever looks for unfinished transfers.
-func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfer {
+// there is one, is found by whoever looks for unfinished transfers. The error is the first refusal that does not pass by itself:
+// a full memory, a missing permission. Every other failure shows as units that are not there.
+func (s *Stock) take(ctx context.Context, layout Layout, moves []move) (taken []transfer, refused error) {
 	calls := make([]call, len(moves))
 	ids := make([]string, len(moves))
 	for i, m := range moves {
@@ -26,13 +27,15 @@ func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfe
 			formatInt(int64(layout.Shards)), ids[i], formatInt(int64(m.to)), formatInt(m.units),
 		}}
 	}
-	var taken []transfer
 	results := s.runAll(ctx, calls)
 	for i, m := range moves {
 		r := results[i]
 		if r.err != nil {
-			if !neverRan(r.err) {
+			switch {
+			case !neverRan(r.err):
 				s.metrics.moves.WithLabelValues("unsettled").Inc()
+			case !passing(r.err) && refused == nil:
+				refused = place{layout.Item, m.from}.wrap("take", r.err)
 			}
 			continue
 		}
@@ -45,7 +48,7 @@ func (s *Stock) take(ctx context.Context, layout Layout, moves []move) []transfe
 			taken = append(taken, transfer{id: ids[i], from: m.from, to: m.to, units: units, epoch: epoch})
 		}
 	}
-	return taken
+	return taken, refused
 }
 
 // give adds units at their destinations and returns the transfers that may be settled: given now or before, or of an older

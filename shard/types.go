@@ -94,11 +94,13 @@ type Entry struct {
 	Events []sale.Event
 }
 
-// BadEntry is an outbox entry that is not one: Forget removes it, a load counts its units as free.
+// BadEntry is an outbox entry that is not one: Rebuild makes it anew, Forget removes it, a load counts its units as free.
 type BadEntry struct {
 	Batch string
 	Blob  string
 	Fault error
+	// Foreign: it is of another version of this program, which can read it.
+	Foreign bool
 }
 
 // Image is what a load writes: the loader's token, the units free, which are spread evenly over the shards, and the

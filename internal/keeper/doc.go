@@ -43,7 +43,7 @@
 //	flashgate_keeper_corrections_total{op,result}        attempts at a correction: done, absorbed (a load had counted it); postponed are
 //	                                                     not_loaded, wrong_layout, unreadable, failed
 //	flashgate_keeper_events_total{result}                order events handed to the broker: published, failed (tried again)
-//	flashgate_keeper_events_waiting                      order events in the database that are not known to be in Kafka; every keeper counts them all
+//	flashgate_keeper_events_waiting                      order events in the database that are not known to be in Kafka; every keeper counts them all, up to 100,000
 //	flashgate_keeper_events_oldest_seconds               age of the oldest of them
 //	flashgate_keeper_retired_items_total                 items that this process retired
 //	flashgate_keeper_loads_total{reason,result}          loads: loaded, taken_over, failed; reasons: first, missing, unreadable, layout, epoch,

@@ -119,7 +119,7 @@ func TestKeeperKilledBehindTheBroker(t *testing.T) {
 		k.events.deadline = timeout
 		id := l.order(layout, "1", 1)
 		l.pay(id, 1)
-		if claimed, told := k.events.batch(l.ctx); claimed != 1 || told != 0 {
+		if claimed, told, _ := k.events.batch(l.ctx); claimed != 1 || told != 0 {
 			t.Fatalf("the dying keeper claimed %d and told %d", claimed, told)
 		}
 		l.runKeeper(patient(l.keeper(func(c *Config) { c.Publisher = kafka.publisher() })))
@@ -144,7 +144,7 @@ func TestKeeperStoppedInFrontOfTheBroker(t *testing.T) {
 		id := l.order(layout, "1", 1)
 		done := make(chan [2]int, 1)
 		go func() {
-			claimed, told := slow.events.batch(l.ctx)
+			claimed, told, _ := slow.events.batch(l.ctx)
 			done <- [2]int{claimed, told}
 		}()
 		<-stopped.claimed.reached
@@ -166,14 +166,7 @@ func TestBacklogIsTold(t *testing.T) {
 	onKafkas(t, func(t *testing.T, l *lab, kafka *kafka) {
 		const orders = 10_000
 		layout := l.sale(orders, 1)
-		for first := 0; first < orders; first += 1000 {
-			var batch []sale.Event
-			for i := range 1000 {
-				batch = append(batch, l.reserved(layout, sale.NewOrderID(layout.Item), fmt.Sprint(first+i), 1))
-			}
-			_, err := l.db.Write(l.ctx, batch)
-			l.must(err)
-		}
+		l.orders(layout, "u", orders)
 		k := patient(l.keeper(func(c *Config) { c.Publisher = kafka.publisher() }))
 		k.events.look(l.ctx)
 		if n, age := l.metric("flashgate_keeper_events_waiting"), l.metric("flashgate_keeper_events_oldest_seconds"); n != orders || age <= 0 {

@@ -42,13 +42,13 @@ func onKafkas(t *testing.T, test func(t *testing.T, l *lab, k *kafka)) {
 
 // patient has a keeper wait for the broker as long as a machine under load may need, so that it tells nothing twice.
 func patient(k *Keeper) *Keeper {
-	k.events.deadline, k.events.lease = timeout, 2*timeout
+	k.events.deadline, k.events.lease, k.events.linger = timeout, 2*timeout, timeout
 	return k
 }
 
 // hasty has it give up, and others take over, soon.
 func hasty(k *Keeper) *Keeper {
-	k.events.deadline, k.events.lease = 500*time.Millisecond, 1500*time.Millisecond
+	k.events.deadline, k.events.lease, k.events.linger = 500*time.Millisecond, 1500*time.Millisecond, timeout
 	return k
 }
 
@@ -59,6 +59,23 @@ func (l *lab) order(layout shard.Layout, user string, quantity int64) sale.Order
 	_, err := l.db.Write(l.ctx, []sale.Event{l.reserved(layout, id, user, quantity)})
 	l.must(err)
 	return id
+}
+
+// orders stores orders of so many users.
+func (l *lab) orders(layout shard.Layout, name string, n int) []sale.OrderID {
+	l.Helper()
+	var ids []sale.OrderID
+	for first := 0; first < n; first += 1000 {
+		var batch []sale.Event
+		for i := range min(1000, n-first) {
+			id := sale.NewOrderID(layout.Item)
+			ids = append(ids, id)
+			batch = append(batch, l.reserved(layout, id, fmt.Sprint(name, " ", first+i), 1))
+		}
+		_, err := l.db.Write(l.ctx, batch)
+		l.must(err)
+	}
+	return ids
 }
 
 const testTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -251,8 +268,8 @@ type eventSteps struct {
 	killed         bool
 }
 
-func (s *eventSteps) ClaimEvents(ctx ctx, n int, lease time.Duration) ([]ledger.OutgoingEvent, error) {
-	rows, err := s.Ledger.ClaimEvents(ctx, n, lease)
+func (s *eventSteps) ClaimEvents(ctx ctx, fresh, again int, lease time.Duration) ([]ledger.OutgoingEvent, error) {
+	rows, err := s.Ledger.ClaimEvents(ctx, fresh, again, lease)
 	if len(rows) > 0 {
 		s.claimed.here()
 	}

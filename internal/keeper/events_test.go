@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func TestKeeperStoppedBehindTheBroker(t *testing.T) {
 	go func() {
 		defer close(otherDone)
 		for l.ctx.Err() == nil {
-			if claimed, _ := other.events.batch(l.ctx); claimed > 0 {
+			if claimed, _, _ := other.events.batch(l.ctx); claimed > 0 {
 				return
 			}
 		}
@@ -40,7 +39,7 @@ func TestKeeperStoppedBehindTheBroker(t *testing.T) {
 	close(first.acked.wake)
 	<-slowDone
 	third := patient(l.keeper())
-	if claimed, _ := third.events.batch(l.ctx); claimed != 0 {
+	if claimed, _, _ := third.events.batch(l.ctx); claimed != 0 {
 		t.Errorf("%d events could be told behind the back of the one who has the first", claimed)
 	}
 	close(second.claimed.wake)
@@ -82,18 +81,18 @@ type countingLedger struct {
 	err    error
 }
 
-func (c *countingLedger) ClaimEvents(ctx ctx, n int, lease time.Duration) ([]ledger.OutgoingEvent, error) {
+func (c *countingLedger) ClaimEvents(ctx ctx, fresh, again int, lease time.Duration) ([]ledger.OutgoingEvent, error) {
 	c.claims++
 	if c.err != nil {
 		return nil, c.err
 	}
-	return c.Ledger.ClaimEvents(ctx, n, lease)
+	return c.Ledger.ClaimEvents(ctx, fresh, again, lease)
 }
 
 // Servers that are away are asked more and more seldom, and at once again when one of them has answered.
 func TestEventsWaitLongerTheOftenerTheyFail(t *testing.T) {
 	l := newLab(t, onMini)
-	layout := l.sale(10, 1)
+	layout := l.sale(10_000, 1)
 	for _, away := range []string{"the database", "the broker"} {
 		t.Run(away, func(t *testing.T) {
 			l.exec(`DELETE FROM flash_sale_event`)
@@ -106,12 +105,16 @@ func TestEventsWaitLongerTheOftenerTheyFail(t *testing.T) {
 				asked.err = errDatabase
 			} else {
 				l.tape.set(func(tape *tape) { tape.down = true })
-				k.events.lease = 0 // they may be claimed again at once
 			}
-			l.order(layout, fmt.Sprint("of ", away), 1)
+			k.events.linger = timeout
+			// So many that it takes the broker for away, and not a partition.
+			l.orders(layout, away, eventsBatch)
 			minute := func() int {
 				before := asked.claims
 				for range 300 {
+					if !now.Before(k.events.rests) {
+						l.exec(`UPDATE flash_sale_event SET not_before = now(), retry_at = NULL`) // each waits by itself, too
+					}
 					k.events.round(l.ctx)
 					now = now.Add(200 * time.Millisecond)
 				}
@@ -122,7 +125,6 @@ func TestEventsWaitLongerTheOftenerTheyFail(t *testing.T) {
 			}
 			asked.err = nil
 			l.tape.set(func(tape *tape) { tape.down = false })
-			k.events.lease = eventsLease
 			if minute(); l.waiting() != 0 {
 				t.Errorf("%d events wait when everybody is back", l.waiting())
 			}

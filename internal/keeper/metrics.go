@@ -77,7 +77,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.waiting, errs[7] = register(r, gauge("outbox_reservations", "Reservations left in outboxes by the last sweep of each item."))
 	m.oldest, errs[8] = register(r, gauge("outbox_oldest_seconds", "Age of the oldest of them."))
 	m.events, errs[9] = register(r, counter("events_total", "Order events handed to the broker, by whether it acknowledged them. One that failed is tried again, and may have arrived.", "result"))
-	m.eventsWaiting, errs[10] = register(r, gauge("events_waiting", "Order events in the database that are not known to be in Kafka. Every keeper counts them all."))
+	m.eventsWaiting, errs[10] = register(r, gauge("events_waiting", "Order events in the database that are not known to be in Kafka. Every keeper counts them all, up to 100,000."))
 	m.eventsOldest, errs[11] = register(r, gauge("events_oldest_seconds", "Age of the oldest of them."))
 	m.retired, errs[12] = register(r, prometheus.NewCounter(prometheus.CounterOpts(opts("retired_items_total", "Items that this process retired."))))
 	if err := errors.Join(errs[:]...); err != nil {

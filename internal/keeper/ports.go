@@ -17,6 +17,9 @@ type Stock interface {
 
 	// Outbox reads the outbox of one shard, whatever its layout or state, and Redis' clock in the same instant.
 	Outbox(ctx context.Context, layout shard.Layout, n int) (shard.Outbox, error)
+	// Rebuild makes outbox entries that cannot be read anew from the marks of their shard. Those that are gone are left out, and one without events
+	// is settled. The error wraps shard.ErrUnreadable where the marks do not tell.
+	Rebuild(ctx context.Context, item int64, n int, batches ...string) ([]shard.Entry, error)
 	// Forget removes outbox entries.
 	Forget(ctx context.Context, item int64, n int, batches ...string) error
 
@@ -59,7 +62,8 @@ type Ledger interface {
 	Snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error)
 	EndLoad(ctx context.Context, item, token int64) error
 
-	ClaimEvents(ctx context.Context, n int, lease time.Duration) ([]ledger.OutgoingEvent, error)
+	ClaimEvents(ctx context.Context, fresh, again int, lease time.Duration) ([]ledger.OutgoingEvent, error)
+	PostponeEvents(ctx context.Context, wait time.Duration, ids ...int64) error
 	FinishEvents(ctx context.Context, ids ...int64) error
 	WaitingEvents(ctx context.Context) (count int64, oldest time.Duration, err error)
 

@@ -25,6 +25,7 @@ type sweeper struct {
 
 	mu   sync.Mutex
 	vain map[place]map[string]bool // entries that the last sweep of a shard tried in vain
+	anew map[place]*rebuilt        // shards with entries that cannot be read
 }
 
 // place is one shard of one item.
@@ -36,7 +37,7 @@ type place struct {
 func newSweeper(cfg *Config, m *metrics) *sweeper {
 	return &sweeper{
 		cfg: cfg, log: cfg.Logger, metrics: m, seldom: newSeldom(cfg.Now),
-		room: semaphore.NewWeighted(int64(cfg.InFlight)), vain: make(map[place]map[string]bool),
+		room: semaphore.NewWeighted(int64(cfg.InFlight)), vain: make(map[place]map[string]bool), anew: make(map[place]*rebuilt),
 	}
 }
 
@@ -100,26 +101,36 @@ func (s *sweeper) sweepShard(ctx context.Context, layout shard.Layout, n int, al
 		return swept{}, err
 	}
 	s.report(ctx, at, outbox.Bad)
-	found := swept{left: len(outbox.Entries), unreadable: len(outbox.Bad)}
-	var old, due []shard.Entry
-	for _, e := range outbox.Entries {
+	entries, unreadable, errRebuild := s.rebuild(ctx, at, outbox.Bad)
+	entries = append(entries, outbox.Entries...)
+	found := swept{left: len(entries), unreadable: unreadable}
+	var old, due, settled []shard.Entry
+	for _, e := range entries {
 		age := outbox.Now.Sub(e.At)
 		found.waiting += len(e.Events)
-		found.oldest = max(found.oldest, age)
+		if len(e.Events) > 0 { // else nobody knows its age, nor is anything of it left
+			found.oldest = max(found.oldest, age)
+		}
 		switch {
+		case len(e.Events) == 0:
+			settled = append(settled, e)
 		case age >= s.cfg.GiveUp:
 			old = append(old, e)
 		case all || age >= s.cfg.RecordDeadline:
 			due = append(due, e)
 		}
 	}
-	found.tried = len(old)+len(due) > 0
+	found.tried = len(old)+len(due)+len(settled) > 0
+	errSettled := s.forget(ctx, at, settled)
+	if errSettled == nil {
+		found.settle(settled)
+	}
 	removed, refused, errGiveUp := s.giveUp(ctx, at, old)
 	found.settle(removed)
 	// An entry whose row the database refuses for good goes the way of all events: the order writer puts it with the dead letters.
 	removed, errPublish := s.publish(ctx, at, append(due, refused...))
 	found.settle(removed)
-	return found, errors.Join(errGiveUp, errPublish)
+	return found, errors.Join(errRebuild, errSettled, errGiveUp, errPublish)
 }
 
 // settle takes entries off that are gone.
@@ -141,8 +152,7 @@ func (s *sweeper) outbox(ctx context.Context, layout shard.Layout, n int) (shard
 	return s.cfg.Stock.Outbox(ctx, layout, n)
 }
 
-// report says which entries cannot be read. They stay: they may be of a newer version, whose keepers can read them, and they are the only
-// trace of their orders.
+// report says which entries cannot be read.
 func (s *sweeper) report(ctx context.Context, at place, bad []shard.BadEntry) {
 	for _, b := range bad {
 		if s.seldom.say(b.Batch) {

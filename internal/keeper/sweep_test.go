@@ -201,3 +201,22 @@ func TestPanicAtOneItemStaysThere(t *testing.T) {
 		t.Errorf("sweep of the bad item: %v", err)
 	}
 }
+
+// An outbox that lost an entry makes a load due. Whoever asked again in time has published his event himself, and the load counts it.
+func TestRetryBeforeTheLoadForALostEntry(t *testing.T) {
+	everywhere(t, func(t *testing.T, l *lab) {
+		layout := l.sale(10, 2)
+		dead := l.gateway(dead{})
+		lost, asked := l.buy(dead, layout, "1", 2), l.buy(dead, layout, "3", 3)
+		l.redis("DEL", key(layout, 1, "pending"))
+		r := l.gateway(l.tape).Reserve(l.ctx, layout, l.request(layout, "3", 3))
+		if r.Outcome != sale.Already || r.OrderID != asked {
+			t.Fatalf("retry: %+v", r)
+		}
+		l.run(l.keeper())
+		devtest.Eventually(t, timeout, func() bool { return l.epoch(layout) > 1 }, "the item is loaded")
+		if report := l.atRest(layout, asked); report.Live != 3 || report.Free != 7 || l.status(lost) != "" {
+			t.Errorf("%v, the other order is %q", report, l.status(lost))
+		}
+	})
+}

@@ -15,6 +15,7 @@ const (
 	changeUpdateSale = "sale.update"
 	changeUpdateItem = "item.update"
 	changeRestock    = "item.restock"
+	changeReload     = "item.reload"
 	changeRetire     = "item.retire"
 	changePurge      = "item.purge"
 	changeAnonymise  = "item.anonymise"

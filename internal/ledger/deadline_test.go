@@ -57,9 +57,9 @@ func TestAPaymentAndTheEndHaveOneWinner(t *testing.T) {
 				o, result := l.row(e.OrderID), results[e.OrderID]
 				sequence, releases := []string{"created", "paid"}, int64(0)
 				switch {
-				case o.Status == sale.Paid && !o.RefundDue && result == (sale.PaymentResult{Status: sale.Paid}):
+				case o.Status == sale.Paid && !o.RefundDue() && result == (sale.PaymentResult{Status: sale.Paid}):
 					paid++
-				case o.Status == c.ended && o.RefundDue && result == (sale.PaymentResult{Status: c.ended, RefundDue: true}):
+				case o.Status == c.ended && o.RefundDue() && result == (sale.PaymentResult{Status: c.ended, RefundDue: true}):
 					sequence, releases = []string{"created", strings.ToLower(string(c.ended)), "refund_due"}, 1
 				default:
 					t.Errorf("round %d: %+v, answered %+v", n, o, result)
@@ -176,8 +176,8 @@ func TestUnitsReturnOnceWhateverThePaymentsSay(t *testing.T) {
 	for _, tr := range trials {
 		want := expectedOf(tr.letters)
 		o := l.row(tr.event.OrderID)
-		if o.Status != want.status || o.RefundDue != want.due {
-			t.Errorf("%s: %s, refund due %v; want %+v", tr.letters, o.Status, o.RefundDue, want)
+		if o.Status != want.status || o.RefundDue() != want.due {
+			t.Errorf("%s: %s, refund due %v; want %+v", tr.letters, o.Status, o.RefundDue(), want)
 		}
 		if got := l.told(tr.event.OrderID.String()); !slices.Equal(got, want.told) {
 			t.Errorf("%s: told %v, want %v", tr.letters, got, want.told)

@@ -53,7 +53,8 @@
 //	event.go        what an order id stands for       write.go        a batch of events: read, ...
 //	write_decide.go ... decide, ...                   write_store.go  ... store
 //	transitions.go  cancel and give up                expire.go       the end of the payment window
-//	pay.go          what the payment provider says    payments.go     reading it, and refunds
+//	pay.go          what the payment provider says    payments.go     reading it
+//	refund.go       what has been paid back           audit_reload.go the row of a load that was asked for
 //	corrections.go  the outbox for Redis              outgoing.go     the outbox for the rest of the shop
 //	load.go         claims, epochs and snapshots of a load
 //	retire.go       the end of an item                purge.go        the end of its orders

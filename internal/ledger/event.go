@@ -86,7 +86,8 @@ func payloadOf(e *sale.Event) payload {
 }
 
 // same reports whether an event has the payload that is known of its order id. An event without price or currency got those of the item when
-// it was stored, so it is not compared by them. A row that was made anonymous does not know its user and key any more.
+// it was stored, so it is not compared by them. A row that was made anonymous contradicts nothing: it does not know its user and key any more, and
+// a record of the contradiction would name one.
 func (known payload) same(e *sale.Event) bool {
 	other := payloadOf(e)
 	if other.price == "" || known.price == "" || known.price.Equal(other.price) {
@@ -95,8 +96,5 @@ func (known payload) same(e *sale.Event) bool {
 	if other.currency == "" || known.currency == "" {
 		other.currency = known.currency
 	}
-	if known.anonymous {
-		other.user, other.keyHash, other.anonymous = known.user, known.keyHash, true
-	}
-	return known == other
+	return known.anonymous || known == other
 }

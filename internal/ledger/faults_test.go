@@ -274,7 +274,7 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 				}
 			}
 			l.balance()
-			if o, outcome, err := faulty().Refunded(t.Context(), e.OrderID); outcome != RefundDone || o.RefundDue || o != l.row(e.OrderID) || err != nil {
+			if o, outcome, err := faulty().Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || o.RefundDue() || o != l.row(e.OrderID) || err != nil {
 				t.Errorf("refunded: %+v, %v, %v", o, outcome, err)
 			}
 			l.balance()
@@ -289,17 +289,27 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 			if done, err := faulty().Retire(t.Context(), l.create(over(1)).Items[0].ID, 0); !done || err != nil {
 				t.Errorf("retire: %v, %v", done, err)
 			}
-			if n := l.changes() - rows; n != 4 { // one sale was created
+			change, err := faulty().BeginReload(t.Context(), item)
+			if err == nil {
+				err = faulty().EndReload(t.Context(), item, change)
+			}
+			if loads, _, after := l.epochs(item); loads != 1 || after == nil || err != nil {
+				t.Errorf("%d loads, after %v; %v", loads, after, err)
+			}
+			if n := l.changes() - rows; n != 5 { // one sale was created
 				t.Errorf("%d changes", n)
 			}
 			if n := lookup[int64](l, `SELECT sum(delta)::bigint FROM flash_sale_event WHERE key = $1`, fmt.Sprint("item:", item)); n != 18 {
 				t.Errorf("%d units told", n)
 			}
-			claimed, err := faulty().ClaimEvents(t.Context(), 5, time.Hour)
+			claimed, err := faulty().ClaimEvents(t.Context(), 5, 5, time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
 			for _, e := range claimed {
+				if err := faulty().PostponeEvents(t.Context(), time.Hour, e.ID); err != nil {
+					t.Error(err)
+				}
 				if err := faulty().FinishEvents(t.Context(), e.ID); err != nil {
 					t.Error(err)
 				}

@@ -17,7 +17,7 @@ import (
 var migrations embed.FS
 
 // SchemaVersion is the version of the schema that this binary needs: the number of its last migration.
-const SchemaVersion int64 = 3
+const SchemaVersion int64 = 5
 
 const (
 	// schemaTable holds the version. It is not goose's default, because the database may be shared with a shop that uses goose itself.
@@ -29,9 +29,10 @@ const (
 )
 
 // Migrate brings the schema to SchemaVersion; a newer one is left alone. Any number of processes may call it at once: one does the work
-// under an advisory lock, the others wait for it, up to five minutes. Migrations take nothing away that binaries of the version before need. A
-// statement that would have to wait for long behind somebody else's transaction, and make everybody else wait behind it, fails instead, and
-// Migrate can be called again.
+// under an advisory lock, the others wait for it, up to five minutes. Migrations take nothing away that binaries of the version before need, and
+// hold up nobody for longer than a change of the catalogue takes: what reads whole tables, indexes above all, runs beside the work. A statement that
+// would have to wait for long behind somebody else's transaction, and make everybody else wait behind it, fails instead, and Migrate can be called
+// again, as after any error.
 func Migrate(ctx context.Context, url string) error { return migrate(ctx, url, SchemaVersion) }
 
 // migrate brings the schema to a version, or leaves a newer one alone.

@@ -11,7 +11,7 @@ import (
 	"flashgate/internal/sale"
 )
 
-// A database of version 2 in the middle of a sale becomes one of version 3.
+// A database of version 2 in the middle of a sale becomes one of this version.
 func TestMigrateFromVersion2(t *testing.T) {
 	l := &lab{tb: t, dsn: devtest.Database(t)}
 	var err error
@@ -45,10 +45,10 @@ INSERT INTO flash_sale_correction (item_id, op, order_id, user_id, units, epoch)
 	if err := l.CheckSchema(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if o := l.row(expired.OrderID); o.Status != sale.Expired || !o.RefundDue || o.EndedAt.IsZero() {
+	if o := l.row(expired.OrderID); o.Status != sale.Expired || !o.RefundDue() || o.EndedAt.IsZero() {
 		t.Errorf("expired: %+v", o)
 	}
-	if o := l.row(paid.OrderID); o.Status != sale.Paid || o.RefundDue || !o.PaidAt.IsZero() {
+	if o := l.row(paid.OrderID); o.Status != sale.Paid || o.RefundDue() || !o.PaidAt.IsZero() {
 		t.Errorf("paid: %+v", o)
 	}
 	// What happened before is not told, what happens from now on is.
@@ -59,7 +59,7 @@ INSERT INTO flash_sale_correction (item_id, op, order_id, user_id, units, epoch)
 	if got := l.told(pending.OrderID.String()); !slices.Equal(got, []string{"paid"}) {
 		t.Errorf("told: %v", got)
 	}
-	if o, outcome, err := l.Refunded(t.Context(), expired.OrderID); outcome != RefundDone || o.RefundDue || err != nil {
+	if o, outcome, err := l.Refunded(t.Context(), expired.OrderID, Refund{}); outcome != RefundDone || o.RefundDue() || err != nil {
 		t.Errorf("refunded: %v, %+v, %v", outcome, o, err)
 	}
 	if o, ok, err := l.LiveOrder(t.Context(), 7, "pending"); !ok || o.Status != sale.Paid || err != nil {

@@ -58,7 +58,7 @@ func TestOrdersAreListed(t *testing.T) {
 		for _, item := range []int64{0, a, b, none, 12345} {
 			var want []sale.Order
 			for _, o := range rows {
-				if (item == 0 || o.ItemID == item) && (status == "" || string(o.Status) == status || status == StatusRefundDue && o.RefundDue) {
+				if (item == 0 || o.ItemID == item) && (status == "" || string(o.Status) == status || status == StatusRefundDue && o.RefundDue()) {
 					want = append(want, o)
 				}
 			}

@@ -11,13 +11,13 @@ import (
 )
 
 // orderColumns are what scanOrder reads.
-const orderColumns = `id, item_id, user_id, quantity, price::text, currency, status, refunds_due > 0, key_hash, shard, epoch,
+const orderColumns = `id, item_id, user_id, quantity, price::text, currency, status, refunds_due, key_hash, shard, epoch,
 reserved_at, created_at, expires_at, paid_at, ended_at, refunded_at, coalesce(reject_reason, ''), trace`
 
 func scanOrder(row pgx.CollectableRow) (sale.Order, error) {
 	var o sale.Order
 	var expires, paid, ended, refunded *time.Time
-	err := row.Scan((*[16]byte)(&o.ID), &o.ItemID, &o.UserID, &o.Quantity, &o.Price, &o.Currency, &o.Status, &o.RefundDue, &o.KeyHash, &o.Shard,
+	err := row.Scan((*[16]byte)(&o.ID), &o.ItemID, &o.UserID, &o.Quantity, &o.Price, &o.Currency, &o.Status, &o.RefundsDue, &o.KeyHash, &o.Shard,
 		&o.Epoch, &o.ReservedAt, &o.CreatedAt, &expires, &paid, &ended, &refunded, &o.RejectReason, &o.Trace)
 	o.ExpiresAt, o.PaidAt, o.EndedAt, o.RefundedAt = value(expires), value(paid), value(ended), value(refunded)
 	return o, err

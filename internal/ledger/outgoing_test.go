@@ -19,7 +19,7 @@ import (
 // claimEvents takes up to n events.
 func (l *lab) claimEvents(n int, lease time.Duration) []OutgoingEvent {
 	l.tb.Helper()
-	claimed, err := l.ClaimEvents(l.tb.Context(), n, lease)
+	claimed, err := l.ClaimEvents(l.tb.Context(), n, n, lease)
 	if err != nil {
 		l.tb.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestEventsSayWhatBecameTrue(t *testing.T) {
 	if n, err := l.Expire(ctx, 10); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, _, err := l.Refunded(ctx, e.OrderID); err != nil {
+	if _, _, err := l.Refunded(ctx, e.OrderID, Refund{}); err != nil {
 		t.Fatal(err)
 	}
 	boom := errors.New("boom")
@@ -187,7 +187,7 @@ func TestRelaysTellEverythingInOrder(t *testing.T) {
 				if i == 0 {
 					lease = 0
 				}
-				claimed, err := l.ClaimEvents(t.Context(), 7, lease)
+				claimed, err := l.ClaimEvents(t.Context(), 7, 0, lease)
 				if err != nil {
 					t.Error(err)
 					return

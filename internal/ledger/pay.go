@@ -103,9 +103,9 @@ func lockOrder(ctx context.Context, tx Tx, id sale.OrderID) (sale.Order, bool, e
 func effectOf(p sale.Payment, o sale.Order) (PaymentEffect, sale.PaymentResult) {
 	switch {
 	case !p.Succeeded:
-		return EffectFailed, sale.PaymentResult{Status: o.Status, RefundDue: o.RefundDue}
+		return EffectFailed, sale.PaymentResult{Status: o.Status, RefundDue: o.RefundDue()}
 	case o.Status == sale.Pending:
-		return EffectPaid, sale.PaymentResult{Status: sale.Paid, RefundDue: o.RefundDue}
+		return EffectPaid, sale.PaymentResult{Status: sale.Paid, RefundDue: o.RefundDue()}
 	}
 	return EffectRefundDue, sale.PaymentResult{Status: o.Status, RefundDue: true}
 }

@@ -35,7 +35,7 @@ func TestPay(t *testing.T) {
 		p.Amount = "59.400"
 	}
 	paid := l.row(e.OrderID)
-	if paid.Status != sale.Paid || paid.RefundDue || paid.PaidAt.Before(paid.CreatedAt) || !paid.EndedAt.IsZero() {
+	if paid.Status != sale.Paid || paid.RefundDue() || paid.PaidAt.Before(paid.CreatedAt) || !paid.EndedAt.IsZero() {
 		t.Errorf("after the payment: %+v", paid)
 	}
 	// A failure that comes late changes nothing.
@@ -139,7 +139,7 @@ func TestMoneyForAnOrderThatHasEndedIsARefund(t *testing.T) {
 		if got := l.pay(success(first, "late")); got != due {
 			t.Errorf("late: %+v", got)
 		}
-		if o := l.row(first.OrderID); o.Status != sale.Expired || !o.RefundDue || !o.PaidAt.IsZero() || !o.RefundedAt.IsZero() {
+		if o := l.row(first.OrderID); o.Status != sale.Expired || !o.RefundDue() || !o.PaidAt.IsZero() || !o.RefundedAt.IsZero() {
 			t.Errorf("after the late payment: %+v", o)
 		}
 		l.balance()
@@ -199,7 +199,7 @@ func TestEveryStateTakesMoney(t *testing.T) {
 				t.Errorf("%s: %+v", c.e.UserID, got)
 			}
 		}
-		if o := l.row(c.e.OrderID); o.Status != c.status || !o.RefundDue {
+		if o := l.row(c.e.OrderID); o.Status != c.status || !o.RefundDue() {
 			t.Errorf("%s: %+v", c.e.UserID, o)
 		}
 		if got := l.told(c.e.OrderID.String()); !slices.Equal(got, c.told) {
@@ -243,7 +243,7 @@ func TestAnEventHasOneEffect(t *testing.T) {
 	wg.Wait()
 	for n := range rounds {
 		a, b := l.row(events[2*n].OrderID), l.row(events[2*n+1].OrderID)
-		if (a.Status == sale.Paid) == (b.Status == sale.Paid) || a.RefundDue || b.RefundDue || reused[n] != 2 {
+		if (a.Status == sale.Paid) == (b.Status == sale.Paid) || a.RefundDue() || b.RefundDue() || reused[n] != 2 {
 			t.Errorf("round %d: %s and %s, refused %d times", n, a.Status, b.Status, reused[n])
 		}
 	}

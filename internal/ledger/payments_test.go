@@ -45,7 +45,7 @@ func TestPaymentsAreListed(t *testing.T) {
 		}
 	}
 	check()
-	if _, outcome, err := l.Refunded(t.Context(), e.OrderID); outcome != RefundDone || err != nil {
+	if _, outcome, err := l.Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || err != nil {
 		t.Fatal(outcome, err)
 	}
 	check()
@@ -62,7 +62,7 @@ func TestRefunded(t *testing.T) {
 	l.expect(l.write(e, other), Stored, Stored)
 	refund := func(id sale.OrderID, want RefundOutcome) sale.Order {
 		t.Helper()
-		o, outcome, err := l.Refunded(t.Context(), id)
+		o, outcome, err := l.Refunded(t.Context(), id, Refund{})
 		if outcome != want || err != nil {
 			t.Fatalf("refunded: %v, want %v; %v", outcome, want, err)
 		}
@@ -78,13 +78,13 @@ func TestRefunded(t *testing.T) {
 	l.pay(success(e, "1"))
 	l.pay(success(e, "2"))
 	l.pay(success(other, "3"))
-	if o := refund(e.OrderID, RefundDone); o.RefundDue || o.RefundedAt.IsZero() || o.Status != sale.Cancelled || o != l.row(e.OrderID) {
+	if o := refund(e.OrderID, RefundDone); o.RefundDue() || o.RefundedAt.IsZero() || o.Status != sale.Cancelled || o != l.row(e.OrderID) {
 		t.Errorf("refunded: %+v", o)
 	}
 	refund(other.OrderID, RefundNotDue)
 	done := l.row(e.OrderID)
 	// Said again, by anybody.
-	if o := refund(e.OrderID, RefundDone); o != done {
+	if o := refund(e.OrderID, RefundBefore); o != done {
 		t.Errorf("refunded again: %+v", o)
 	}
 	for _, event := range []string{"1", "2"} {
@@ -97,11 +97,11 @@ func TestRefunded(t *testing.T) {
 	}
 	l.balance()
 	// Money that comes in after the refund is one more.
-	if got := l.pay(success(e, "4")); got != due || !l.row(e.OrderID).RefundDue {
+	if got := l.pay(success(e, "4")); got != due || l.row(e.OrderID).RefundsDue != 1 {
 		t.Errorf("another event after the refund: %+v", got)
 	}
 	l.balance()
-	if o := refund(e.OrderID, RefundDone); o.RefundDue || o.RefundedAt.Before(done.RefundedAt) {
+	if o := refund(e.OrderID, RefundDone); o.RefundDue() || o.RefundedAt.Before(done.RefundedAt) {
 		t.Errorf("refunded: %+v", o)
 	}
 	l.balance()
@@ -143,9 +143,9 @@ func TestARefundThatWasNotMeantStaysDue(t *testing.T) {
 		l.pay(success(e, "3"))
 		return io.ErrUnexpectedEOF
 	}})
-	o, outcome, err := db.Refunded(t.Context(), e.OrderID)
+	o, outcome, err := db.Refunded(t.Context(), e.OrderID, Refund{})
 	// What is answered is what is true afterwards.
-	if outcome != RefundDone || !o.RefundDue || o.RefundedAt.IsZero() || err != nil {
+	if outcome != RefundDone || !o.RefundDue() || o.RefundedAt.IsZero() || err != nil {
 		t.Errorf("refunded: %v, %+v, %v", outcome, o, err)
 	}
 	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_payment WHERE refunded_at IS NOT NULL`); n != 1 {

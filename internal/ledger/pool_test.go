@@ -153,7 +153,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, err = db.Payments(ctx, events[1].OrderID)
 	check(err)
-	_, _, err = db.Refunded(ctx, events[0].OrderID)
+	_, _, err = db.Refunded(ctx, events[0].OrderID, Refund{})
 	check(err)
 	_, _, err = db.Orders(ctx, OrderFilter{Limit: 3})
 	check(err)
@@ -167,7 +167,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, err = db.Audit(ctx, AuditFilter{Limit: 3})
 	check(err)
-	told, err := db.ClaimEvents(ctx, 3, 0)
+	told, err := db.ClaimEvents(ctx, 3, 3, 0)
 	check(err)
 	for _, e := range told {
 		check(db.FinishEvents(ctx, e.ID))

@@ -67,19 +67,48 @@ func (tr *trial) pay(t *rapid.T) {
 	}
 }
 
+// refund is what the word that refunds have been paid does, in the model.
+func (o *modelOrder) refund(word Refund) RefundOutcome {
+	if o == nil {
+		return RefundNoOrder
+	}
+	if marked, known := o.words[word.Key]; known && word.Key != "" {
+		if word.Seen != nil && *word.Seen != marked {
+			return RefundKeyReused
+		}
+		return RefundBefore
+	}
+	switch {
+	case o.refunds == 0 && !o.refunded:
+		return RefundNotDue
+	case o.refunds == 0 && word.Seen != nil && *word.Seen != 0 && *word.Seen != o.last:
+		return RefundsChanged
+	case o.refunds == 0:
+		return RefundBefore
+	case word.Seen != nil && *word.Seen != o.refunds:
+		return RefundsChanged
+	}
+	if word.Key != "" {
+		if o.words == nil {
+			o.words = make(map[string]int64)
+		}
+		o.words[word.Key] = o.refunds
+	}
+	o.refunds, o.refunded, o.last = 0, true, o.refunds
+	return RefundDone
+}
+
+// refunded says that refunds have been paid: those that are due, or a number that may be wrong, once or again.
 func (tr *trial) refunded(t *rapid.T) {
 	e := tr.draw(t)
-	got, outcome, err := tr.faulty(t).Refunded(context.Background(), e.OrderID)
-	o, want := tr.m.orders[e.OrderID], RefundDone
-	switch {
-	case o == nil:
-		want = RefundNoOrder
-	case o.refunds > 0:
-		o.refunds, o.refunded = 0, true
-	case !o.refunded:
-		want = RefundNotDue
+	word := Refund{Key: rapid.SampledFrom([]string{"", "", "k", "l"}).Draw(t, "key")}
+	if seen := rapid.Int64Range(-1, 3).Draw(t, "seen"); seen >= 0 {
+		word.Seen = &seen
 	}
-	if err != nil || outcome != want || got.RefundDue || o != nil && got.Status != o.status {
+	got, outcome, err := tr.faulty(t).Refunded(context.Background(), e.OrderID, word)
+	o := tr.m.orders[e.OrderID]
+	want := o.refund(word)
+	if err != nil || outcome != want || o != nil && (got.Status != o.status || got.RefundsDue != o.refunds) {
 		t.Fatalf("refunded: %v %+v, want %v %+v; %v", outcome, got, want, o, err)
 	}
 }

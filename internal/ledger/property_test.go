@@ -37,8 +37,10 @@ type modelOrder struct {
 	due    bool
 	epoch  int64 // of the item when it ended or was refused: its correction has to carry it
 
-	refunds  int  // due
-	refunded bool // ever
+	refunds  int64            // due
+	refunded bool             // ever
+	last     int64            // marked by the last word that marked anything
+	words    map[string]int64 // by key: what it marked
 	told     []string
 }
 
@@ -322,7 +324,7 @@ func (tr *trial) check(t *rapid.T) {
 	}
 	rows, _ := tr.sql.Query(context.Background(), `
 SELECT o.id, o.status, o.refunds_due, coalesce(c.epoch, -1) FROM flash_sale_order o LEFT JOIN flash_sale_correction c ON c.order_id = o.id`)
-	n, refunds := 0, 0
+	n, refunds := 0, int64(0)
 	var id sale.OrderID
 	var status sale.OrderStatus
 	var epoch int64

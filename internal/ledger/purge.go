@@ -17,7 +17,7 @@ type PurgeMode uint8
 // The modes of Purge.
 const (
 	// PurgeDelete deletes orders, with their payments. sold of the item goes down by the paid ones: it stays the units of the orders that are
-	// there, and the audit table keeps what it was.
+	// there, and the audit table keeps what it was. The item remembers: a record of a deleted order that is read again from Kafka is let go.
 	PurgeDelete PurgeMode = iota + 1
 	// PurgeAnonymise gives each order a random user id of its own and forgets its Idempotency-Key and trace. Its payments stay: they name no
 	// user, and an event that is told again must still be known.
@@ -237,7 +237,7 @@ func (p *purge) remove(ctx context.Context, tx Tx, b batchToPurge) error {
 	if p.mode == PurgeDelete {
 		writes.Queue(`DELETE FROM flash_sale_payment WHERE order_id = ANY($1)`, uuids(b.ids))
 		writes.Queue(`DELETE FROM flash_sale_order WHERE id = ANY($1)`, uuids(b.ids))
-		writes.Queue(`UPDATE flash_sale_item SET sold = sold - $2 WHERE id = $1 AND $2 > 0`, p.item, b.counts.Units)
+		writes.Queue(`UPDATE flash_sale_item SET sold = sold - $2, purged_at = coalesce(purged_at, now()) WHERE id = $1`, p.item, b.counts.Units)
 	} else {
 		writes.Queue(`
 UPDATE flash_sale_order SET user_id = 'anonymous-' || gen_random_uuid(), key_hash = '', trace = '', anonymised_at = now()

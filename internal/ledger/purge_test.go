@@ -55,7 +55,7 @@ func newGraveyard(t *testing.T) *graveyard {
 				l.pay(success(e, id+"-2"))
 			}
 			if user == "refunded" {
-				if _, outcome, err := l.Refunded(t.Context(), e.OrderID); outcome != RefundDone || err != nil {
+				if _, outcome, err := l.Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || err != nil {
 					t.Fatal(outcome, err)
 				}
 			}
@@ -146,7 +146,7 @@ func TestPurgeDeletes(t *testing.T) {
 		t.Errorf("%d audit rows", n-rows)
 	}
 	// What was in the way is settled.
-	if _, outcome, err := g.Refunded(t.Context(), g.events["due"].OrderID); outcome != RefundDone || err != nil {
+	if _, outcome, err := g.Refunded(t.Context(), g.events["due"].OrderID, Refund{}); outcome != RefundDone || err != nil {
 		t.Fatal(outcome, err)
 	}
 	g.exec(`DELETE FROM flash_sale_event`)
@@ -160,7 +160,7 @@ func TestPurgeDeletes(t *testing.T) {
 	if _, outcome, err := g.Pay(t.Context(), success(g.events["paid"], fmt.Sprint(g.retired, "-paid"))); outcome != PayNoOrder || err != nil {
 		t.Errorf("pay: %v, %v", outcome, err)
 	}
-	g.expect(g.write(g.events["paid"]), RejectedRetired)
+	g.staysPurged(g.events["paid"])
 	for _, change := range all[string](g.lab, `SELECT coalesce(before::text, '') || coalesce(after::text, '') FROM flash_sale_audit`) {
 		for user := range g.events {
 			if strings.Contains(change, " of "+user) || strings.Contains(change, `"user_id"`) {
@@ -168,6 +168,61 @@ func TestPurgeDeletes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// staysPurged writes the record of a deleted order as often and as differently as it may come: nothing comes of it, whoever asks for it.
+func (g *graveyard) staysPurged(e sale.Event) {
+	g.tb.Helper()
+	was := g.dump()
+	other, forged := reserved(e.ItemID, "late"), e
+	forged.UserID, forged.Quantity = "forger", e.Quantity+1
+	g.expect(g.write(e), Purged)
+	g.expect(g.write(e, e, forged, other), Purged, Purged, Purged, Purged)
+	// Beside an item that is on sale, in one batch.
+	fresh := reserved(g.kept, "new of "+e.UserID)
+	g.expect(g.write(e, fresh), Purged, Stored)
+	g.expect(g.write(e, fresh), Purged, Redelivered)
+	if err := g.GiveUp(g.tb.Context(), []sale.Event{e, other}); err != nil {
+		g.tb.Error(err)
+	}
+	if _, outcome, err := g.CancelUnwritten(g.tb.Context(), e); outcome != CancelNotFound || err != nil {
+		g.tb.Errorf("cancel: %v, %v", outcome, err)
+	}
+	g.exec(`UPDATE flash_sale_item SET sold = sold - $2 WHERE id = $1`, g.kept, fresh.Quantity)
+	g.exec(`DELETE FROM flash_sale_event WHERE order_id = $1`, [16]byte(fresh.OrderID))
+	g.exec(`DELETE FROM flash_sale_order WHERE id = $1`, [16]byte(fresh.OrderID))
+	if now := g.dump(); !slices.Equal(now, was) {
+		g.tb.Errorf("a record of a deleted order left something:\n%v\nwas\n%v", now, was)
+	}
+}
+
+// A purge takes some orders of an item and leaves others. What is left is known as before.
+func TestRecordsReadAgainAfterAPurge(t *testing.T) {
+	g := newGraveyard(t)
+	late := reserved(g.retired, "late")
+	g.expect(g.write(late), RejectedRetired) // as long as nothing was deleted
+	g.exec(`UPDATE flash_sale_order SET created_at = now() - interval '10 days', ended_at = now() - interval '10 days' WHERE id = $1`, [16]byte(late.OrderID))
+	g.exec(`DELETE FROM flash_sale_event WHERE order_id = $1`, [16]byte(late.OrderID))
+	if purged := lookup[bool](g.lab, `SELECT purged_at IS NOT NULL FROM flash_sale_item WHERE id = $1`, g.retired); purged {
+		t.Fatal("the item remembers a purge that was not")
+	}
+	g.purge(daysAgo(5), PurgeDelete, true)
+	g.expect(g.write(late), Redelivered)
+	g.purge(daysAgo(5), PurgeDelete, false)
+	for user, e := range g.events {
+		if !slices.Contains([]string{"due", "unsent", "young"}, user) {
+			g.staysPurged(e)
+			continue
+		}
+		g.expect(g.write(e), Redelivered)
+		e.Quantity++
+		g.expect(g.write(e), Conflict)
+		if o := g.row(e.OrderID); o.UserID != user {
+			t.Errorf("%s: %+v", user, o)
+		}
+	}
+	g.staysPurged(late)
+	g.balance()
 }
 
 func TestPurgeAnonymises(t *testing.T) {
@@ -221,12 +276,23 @@ func TestPurgeAnonymises(t *testing.T) {
 	if got := g.pay(success(paid, fmt.Sprint(g.retired, "-paid"))); got != (sale.PaymentResult{Status: sale.Paid}) {
 		t.Errorf("pay: %+v", got)
 	}
-	g.expect(g.write(paid), Redelivered)
-	paid.Quantity = 3
-	g.expect(g.write(paid), Conflict)
+	was := g.dump()
+	forged := g.events["doubtful"] // that, too, is in Kafka
+	forged.UserID = "forger"
+	other := paid
+	other.Quantity = 3
+	g.expect(g.write(paid, forged, other, other), Redelivered, Redelivered, Redelivered, Redelivered)
+	for _, e := range g.events {
+		g.expect(g.write(e), Redelivered)
+	}
+	if err := g.GiveUp(t.Context(), []sale.Event{paid}); err != nil {
+		t.Error(err)
+	}
+	if now := g.dump(); !slices.Equal(now, was) {
+		t.Errorf("records read again left something:\n%v\nwas\n%v", now, was)
+	}
 	g.balance()
 	// They can still be deleted.
-	g.exec(`DELETE FROM flash_sale_conflict WHERE order_id = $1`, [16]byte(paid.OrderID))
 	g.purgeTwice(daysAgo(5), PurgeDelete, PurgeReport{Items: 1, Orders: 6, Units: 6, Payments: 9, RefundDue: 1, Unsent: 1})
 	g.balance()
 }

@@ -29,7 +29,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 			for _, db := range consumers {
 				l.forbidRetries(db)
 			}
-			var decided [RejectedRetired + 1]atomic.Int64
+			var decided [Purged + 1]atomic.Int64
 			round := func(n int) error {
 				user := fmt.Sprint("u", n)
 				events := []sale.Event{reserved(a, user), reserved(b, user), reserved(a, user+"x"), reserved(b, user+"x")}
@@ -59,7 +59,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 						err = db.PostponeCorrections(ctx, []int64{claimed[0].ID}, 0)
 					}
 				case 5:
-					_, _, err = db.Refunded(ctx, events[1].OrderID)
+					_, _, err = db.Refunded(ctx, events[1].OrderID, Refund{})
 				case 6:
 					_, _, err = db.UpdateItem(ctx, events[0].ItemID, ItemPatch{Quantity: to(stock + int64(n))})
 				case 7:
@@ -74,9 +74,11 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 				if _, _, err = db.Pay(ctx, success(events[0], fmt.Sprint("event-", n/4))); err != nil {
 					return err
 				}
-				claimed, err := db.ClaimEvents(ctx, 3, 0)
-				if err == nil && len(claimed) > 1 {
-					err = db.FinishEvents(ctx, claimed[1].ID, claimed[0].ID)
+				claimed, err := db.ClaimEvents(ctx, 3, 3, 0)
+				if err == nil && len(claimed) > 2 {
+					if err = db.PostponeEvents(ctx, 0, claimed[2].ID, claimed[1].ID); err == nil {
+						err = db.FinishEvents(ctx, claimed[1].ID, claimed[0].ID)
+					}
 				}
 				return err
 			}

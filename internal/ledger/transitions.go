@@ -148,7 +148,8 @@ func (db *DB) GiveUp(ctx context.Context, events []sale.Event) error {
 	return nil
 }
 
-// endUnwritten locks the items of events and writes a CANCELLED row and a release for each event that has no row.
+// endUnwritten locks the items of events and writes a CANCELLED row and a release for each event that has no row. Events of items whose orders have
+// been deleted are let go, as by Write.
 func endUnwritten(ctx context.Context, tx Tx, events []sale.Event) (map[int64]*lockedItem, error) {
 	b := newBatch(events)
 	rows, _ := tx.Query(ctx, lockItems, b.items)
@@ -166,9 +167,14 @@ func endUnwritten(ctx context.Context, tx Tx, events []sale.Event) (map[int64]*l
 	var insert pgx.Batch
 	var fresh orderRows
 	for _, i := range b.order {
-		fresh.add(&events[i], sale.Cancelled, "")
+		if !k.items[events[i].ItemID].purged { // its row may have been deleted, and does not come back
+			fresh.add(&events[i], sale.Cancelled, "")
+		}
 	}
 	fresh.queue(&insert)
+	if insert.Len() == 0 {
+		return k.items, nil
+	}
 	if err := tx.SendBatch(ctx, &insert).Close(); err != nil {
 		return nil, fmt.Errorf("write cancelled orders: %w", err)
 	}

@@ -15,13 +15,14 @@ import (
 // Written says what Write did with an event.
 type Written uint8
 
-// What Write does with an event. Everything but Conflict leaves a row with the event's id and payload.
+// What Write does with an event. Everything but Conflict and Purged leaves a row with the event's id and payload.
 const (
 	// Stored: a PENDING order, its units are sold.
 	Stored Written = iota + 1
 	// Redelivered: the row was there already, in whatever state, or an earlier event of the same call is the same.
 	Redelivered
-	// Conflict: there is a row with this id and another payload. It stands; the event is recorded beside it, once.
+	// Conflict: there is a row with this id and another payload. It stands; the event is recorded beside it, once. Nothing contradicts a row that was
+	// made anonymous: what it was is forgotten.
 	Conflict
 	// RejectedStale: the event is of an epoch before the last load, which has given its unit to somebody else. Its mark is voided.
 	RejectedStale
@@ -31,10 +32,13 @@ const (
 	RejectedDuplicate
 	// RejectedRetired: the item is retired; nothing is left in Redis to correct.
 	RejectedRetired
+	// Purged: there is no row, and orders of the item have been deleted: most likely it is one of those, read again. Nothing is stored or told, or the
+	// user would be back whom the purge has forgotten.
+	Purged
 )
 
 var writtenNames = [...]string{"", "stored", "redelivered", "conflict", "rejected_stale", "rejected_no_room", "rejected_duplicate",
-	"rejected_retired"}
+	"rejected_retired", "purged"}
 
 // String returns the name used in metrics and logs.
 func (w Written) String() string {

@@ -31,6 +31,10 @@ func (b *batch) decide(k *known) *decision {
 			continue
 		}
 		it := k.items[e.ItemID]
+		if it.purged {
+			d.written[i] = Purged
+			continue
+		}
 		l := limit{key: it.limitKey, user: e.UserID}
 		r := d.raise[e.ItemID]
 		if r == nil {
@@ -64,6 +68,10 @@ func (d *decision) repetitions(k *known) {
 		e := &d.batch.events[i]
 		first := d.batch.first[e.OrderID]
 		if first == i {
+			continue
+		}
+		if d.written[first] == Purged {
+			d.written[i] = Purged
 			continue
 		}
 		row, ok := k.rows[e.OrderID]

@@ -10,40 +10,40 @@ import (
 	"flashgate/internal/pause"
 )
 
-// clients are the connections that were let in and have not ended. A drain hurries them, and cuts off who is still there when its time is up.
-type clients struct {
+// connections are those that were let in and have not ended. A drain hurries them, and cuts off who is still there when its time is up.
+type connections struct {
 	mu   sync.Mutex
-	open map[*client]struct{}
+	open map[*connection]struct{}
 	by   atomic.Pointer[time.Time] // when the rest of a request must be there at the latest; nil until a drain begins
 }
 
-func (all *clients) add(c *client) {
+func (all *connections) add(c *connection) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.open == nil {
-		all.open = map[*client]struct{}{}
+		all.open = map[*connection]struct{}{}
 	}
 	all.open[c] = struct{}{}
 }
 
-func (all *clients) remove(c *client) {
+func (all *connections) remove(c *connection) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.open, c)
 }
 
 // list returns the connections that are open now.
-func (all *clients) list() []*client {
+func (all *connections) list() []*connection {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	list := make([]*client, 0, len(all.open))
+	list := make([]*connection, 0, len(all.open))
 	for c := range all.open {
 		list = append(list, c)
 	}
 	return list
 }
 
-func (all *clients) any() bool {
+func (all *connections) any() bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return len(all.open) > 0
@@ -60,7 +60,7 @@ func (all *clients) any() bool {
 //	loads by: sets by as well
 //
 // A connection that sets its deadline after the drain has set its own finds by; one that found none had set its own before.
-func (all *clients) hurry(by time.Time) {
+func (all *connections) hurry(by time.Time) {
 	all.by.Store(&by)
 	for _, c := range all.list() {
 		_ = c.Conn.SetReadDeadline(by)
@@ -69,46 +69,69 @@ func (all *clients) hurry(by time.Time) {
 }
 
 // cut closes every connection, whatever it is doing.
-func (all *clients) cut() {
+func (all *connections) cut() {
 	for _, c := range all.list() {
 		_ = c.Conn.Close()
 	}
 }
 
 // gone waits until no connection is open or ctx has ended, and reports the former.
-func (all *clients) gone(ctx context.Context) bool {
+func (all *connections) gone(ctx context.Context) bool {
 	for all.any() {
-		if !pause.For(ctx, clientsLook) {
+		if !pause.For(ctx, goneLook) {
 			return !all.any()
 		}
 	}
 	return true
 }
 
-// clientsLook is the time between two looks at whether the last connection has ended.
-const clientsLook = 5 * time.Millisecond
+// goneLook is the time between two looks at whether the last connection has ended.
+const goneLook = 5 * time.Millisecond
 
-// client is a connection that was let in.
-type client struct {
+// connection is one that was let in.
+type connection struct {
 	net.Conn
 	listener *listener
 	unread   atomic.Bool // the last answer was given before the request was read whole
 	closed   atomic.Bool
+
+	// Of the goroutine that serves the connection.
+	buffer []byte      // the server's, whole, as long as it reads into it
+	full   *permission // for the request whose beginning has last filled it up
+}
+
+// Read implements net.Conn. The server reads into what is free of its buffer: all of it when it is empty. What is left of earlier requests
+// it moves to the front before it reads on. When a header is too long, the last read has therefore filled up a buffer that begins with that
+// header; and it is the last moment in which that can be looked at, because the server gives the buffer away before it asks for an answer.
+// A buffer that fills up for another reason, with many requests that came together, is looked at in vain.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.listener.cors == nil {
+		return n, err
+	}
+	if len(p) == c.listener.readBuffer {
+		c.buffer = p
+	}
+	if n == len(p) && c.buffer != nil {
+		full := c.listener.cors.ofBeginning(c.buffer)
+		c.full = &full
+	}
+	return n, err
 }
 
 // SetReadDeadline implements net.Conn. A drain has the last word.
-func (c *client) SetReadDeadline(t time.Time) error {
+func (c *connection) SetReadDeadline(t time.Time) error {
 	err := c.Conn.SetReadDeadline(t)
-	if by := c.listener.clients.by.Load(); by != nil && (t.IsZero() || t.After(*by)) {
+	if by := c.listener.connections.by.Load(); by != nil && (t.IsZero() || t.After(*by)) {
 		return c.Conn.SetReadDeadline(*by)
 	}
 	return err
 }
 
 // SetWriteDeadline implements net.Conn. Answers are small: who reads at all has his in time.
-func (c *client) SetWriteDeadline(t time.Time) error {
+func (c *connection) SetWriteDeadline(t time.Time) error {
 	err := c.Conn.SetWriteDeadline(t)
-	if c.listener.clients.by.Load() == nil {
+	if c.listener.connections.by.Load() == nil {
 		return err
 	}
 	if soon := time.Now().Add(drainHurry); t.IsZero() || t.After(soon) {
@@ -118,13 +141,13 @@ func (c *client) SetWriteDeadline(t time.Time) error {
 }
 
 // Close implements net.Conn. A client who is still sending, such as headers that are too long, is given the time to read his answer.
-func (c *client) Close() error {
+func (c *connection) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return net.ErrClosed
 	}
 	if !c.unread.Load() {
 		return c.Conn.Close()
 	}
-	c.listener.seeOff(c.Conn, nil)
+	c.listener.linger(c.Conn, nil)
 	return nil
 }

@@ -15,12 +15,12 @@ type deadlines struct {
 func (d *deadlines) SetReadDeadline(t time.Time) error  { d.read = t; return nil }
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = t; return nil }
 
-// Deadlines are the server's until a drain begins, and then the earlier one of the server's and the drain's; for an answer the latter counts from when it
-// is written.
+// Deadlines are the server's until a drain begins, and then the earlier one of the server's and the drain's; for an answer the latter
+// counts from when it is written.
 func TestDrainHasTheLastWordOnDeadlines(t *testing.T) {
-	var all clients
+	var all connections
 	conn := &deadlines{}
-	c := &client{Conn: conn, listener: &listener{clients: &all}}
+	c := &connection{Conn: conn, listener: &listener{connections: &all}}
 	all.add(c)
 	set := func(at time.Time) {
 		t.Helper()
