@@ -70,6 +70,7 @@ var events = []event{
 	{name: "somebody else cancels", happen: cancelOther},
 	{name: "the sweep of overdue orders", happen: sweep},
 	{name: "an operator says that it was paid back", happen: refund},
+	{name: "an operator says so of more payments than are due", happen: refundMore},
 }
 
 func arrive(t *testing.T, d *desk, o *anOrder) string {
@@ -208,11 +209,23 @@ func (d *desk) cancelAs(t *testing.T, o *anOrder, user string, marked bool) stri
 }
 
 func refund(t *testing.T, d *desk, o *anOrder) string {
-	_, outcome, err := d.Refunded(t.Context(), o.event.OrderID)
+	return d.refund(t, o, ledger.Refund{})
+}
+
+// refundMore says it of a number that no state here has.
+func refundMore(t *testing.T, d *desk, o *anOrder) string {
+	seen := int64(7)
+	return d.refund(t, o, ledger.Refund{Seen: &seen})
+}
+
+func (d *desk) refund(t *testing.T, o *anOrder, word ledger.Refund) string {
+	_, outcome, err := d.Refunded(t.Context(), o.event.OrderID, word)
 	must(t, err)
 	switch outcome {
-	case ledger.RefundDone:
+	case ledger.RefundDone, ledger.RefundBefore:
 		return "200"
+	case ledger.RefundsChanged:
+		return "409 REFUNDS_CHANGED"
 	case ledger.RefundNotDue:
 		return "409 NOT_DUE"
 	case ledger.RefundNoOrder:

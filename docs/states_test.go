@@ -126,7 +126,7 @@ func (d *desk) look(t *testing.T, o *anOrder) look {
 	if ok {
 		l.state = string(row.Status)
 		switch {
-		case row.RefundDue:
+		case row.RefundDue():
 			l.state += ", refund due"
 		case !row.RefundedAt.IsZero():
 			l.state += ", refunded"

@@ -64,11 +64,12 @@ func (l deskLedger) Payments(ctx context.Context, id sale.OrderID) ([]admin.Paym
 }
 
 var refundOutcomes = map[ledger.RefundOutcome]admin.RefundOutcome{
-	ledger.RefundDone: admin.RefundMarked, ledger.RefundNotDue: admin.RefundNotDue, ledger.RefundNoOrder: admin.RefundNoOrder,
+	ledger.RefundDone: admin.RefundMarked, ledger.RefundBefore: admin.RefundMarkedBefore, ledger.RefundsChanged: admin.RefundsChanged,
+	ledger.RefundKeyReused: admin.RefundKeyReused, ledger.RefundNotDue: admin.RefundNotDue, ledger.RefundNoOrder: admin.RefundNoOrder,
 }
 
-func (l deskLedger) Refunded(ctx context.Context, id sale.OrderID) (sale.Order, admin.RefundOutcome, error) {
-	o, outcome, err := l.DB.Refunded(ctx, id)
+func (l deskLedger) Refunded(ctx context.Context, id sale.OrderID, word admin.Refund) (sale.Order, admin.RefundOutcome, error) {
+	o, outcome, err := l.DB.Refunded(ctx, id, ledger.Refund{Seen: word.Seen, Key: word.Key})
 	return o, refundOutcomes[outcome], unknown(err)
 }
 

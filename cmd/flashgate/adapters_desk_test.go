@@ -174,6 +174,11 @@ func TestADeskChangesASale(t *testing.T) {
 		t.Errorf("extend: %s, %v", got.JSON, err)
 	}
 	d.buy("c", "1001", 202)
+	// The shell has no say in when "now" is.
+	if got := d.do("", "sale", "update", "1", "--end"); !strings.Contains(got, "ends            20") {
+		t.Errorf("ended from the shell: %s", got)
+	}
+	d.buy("d", "1001", 410)
 
 	fewer := int64(9)
 	for code, call := range map[string]func() error{
@@ -197,7 +202,7 @@ func TestADeskChangesASale(t *testing.T) {
 	if v := d.item("1001"); v.Quantity != 10 || v.Paused {
 		t.Errorf("after what was refused the item is %+v", v)
 	}
-	for subject, want := range map[string]int{"sale:1": 5, "item:1001": 2, "sale:2": 0} {
+	for subject, want := range map[string]int{"sale:1": 6, "item:1001": 2, "sale:2": 0} {
 		page, err := c.Audit(ctx, subject, 100, "")
 		if err != nil || len(page.Value.Entries) != want {
 			t.Errorf("the audit of %s is %s, %v", subject, page.JSON, err)
@@ -237,11 +242,11 @@ func TestADeskAnswersAboutOrders(t *testing.T) {
 	if v := o.Value; err != nil || v.UserID != "c" || v.Status != "PENDING" || !v.Payable || !v.InDatabase || v.CreatedAt == nil || v.ExpiresAt == nil || v.PaidAt != nil || v.EndedAt != nil || len(v.Payments) != 0 {
 		t.Errorf("the newest order is %s, %v", o.JSON, err)
 	}
-	if _, err := c.Refunded(ctx, ids[0]); !errors.As(err, &refusal) || refusal.Code != "NOT_DUE" {
+	if _, err := c.Refunded(ctx, ids[0], admin.RefundInput{}, ""); !errors.As(err, &refusal) || refusal.Code != "NOT_DUE" {
 		t.Errorf("nothing is due: %v", err)
 	}
 	for _, event := range []string{"e1", "e2"} { // the second one is too much
-		if _, _, err := d.parts.ledger.Pay(ctx, sale.Payment{EventID: event, OrderID: ids[0], Succeeded: true, Amount: "19.8", Currency: "JPY"}); err != nil {
+		if _, _, err := d.parts.ledger.Pay(ctx, sale.Payment{EventID: event, OrderID: ids[0], Succeeded: true, Amount: "19.8", Currency: "EUR"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -250,17 +255,36 @@ func TestADeskAnswersAboutOrders(t *testing.T) {
 		t.Errorf("refunds due are %s, %v", due.JSON, err)
 	}
 	for range 2 {
-		refund, err := c.Refunded(ctx, ids[0])
+		refund, err := c.Refunded(ctx, ids[0], admin.RefundInput{}, "")
 		if v := refund.Value; err != nil || v.Status != "PAID" || v.PaidAt == nil || v.RefundDue || v.RefundedAt == nil || len(v.Payments) != 2 ||
 			v.Payments[0].Effect != "paid" || v.Payments[1].Effect != "refund_due" || v.Payments[1].RefundedAt == nil || v.Payments[0].Amount != "19.8" {
 			t.Errorf("refunded: %s, %v", refund.JSON, err)
 		}
 	}
-	if _, err := c.Refunded(ctx, sale.NewOrderID(1001)); !errors.As(err, &refusal) || refusal.Status != 404 {
+	if _, err := c.Refunded(ctx, sale.NewOrderID(1001), admin.RefundInput{}, ""); !errors.As(err, &refusal) || refusal.Status != 404 {
 		t.Errorf("no order: %v", err)
 	}
 	audit, err := c.Audit(ctx, "order:"+ids[0].String(), 0, "")
-	if err != nil || len(audit.Value.Entries) != 1 || strings.Contains(string(audit.JSON), `"user_id"`) {
+	if err != nil || len(audit.Value.Entries) != 1 || strings.Contains(string(audit.JSON), `"userId"`) || !strings.Contains(string(audit.JSON), `"refundsDue":1`) {
+		t.Errorf("the audit is %s, %v", audit.JSON, err)
+	}
+	// Two more come in. Who saw one of them marks none.
+	for _, event := range []string{"e3", "e4"} {
+		if _, _, err := d.parts.ledger.Pay(ctx, sale.Payment{EventID: event, OrderID: ids[0], Succeeded: true, Amount: "19.80", Currency: "EUR"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := "flashgate: refunds due for order " + ids[0].String() + ": 2\nflashgate: payment e3, 19.80 EUR, of 20"
+	if got := d.refused("", "order", "refunded", ids[0].String(), "--refunds-due", "1"); !strings.HasPrefix(got, seen) || !strings.Contains(got, "refundsDue: is 2 now; nothing was marked: look at the order again (409 REFUNDS_CHANGED)") {
+		t.Errorf("one was seen: %s", got)
+	}
+	for i, announced := range []string{seen, "flashgate: refunds due for order " + ids[0].String() + ": 0\n"} {
+		got := flashgate(t, d.settings, "", "order", "refunded", ids[0].String())
+		if got.code != exitOK || !strings.HasPrefix(got.err, announced) || !strings.Contains(got.out, "\nrefunds due   0\n") || !strings.Contains(got.out, "e4") {
+			t.Errorf("marked from the shell, %d: exit %d\n%s%s", i, got.code, got.err, got.out)
+		}
+	}
+	if audit, err = c.Audit(ctx, "order:"+ids[0].String(), 0, ""); err != nil || len(audit.Value.Entries) != 2 {
 		t.Errorf("the audit is %s, %v", audit.JSON, err)
 	}
 	if _, err := c.Order(ctx, sale.NewOrderID(1001)); !errors.As(err, &refusal) || refusal.Status != 404 {
@@ -318,4 +342,9 @@ func TestADeskReloadsAnItem(t *testing.T) {
 	if v := d.item("1001"); v.Epoch <= before || *v.Available != 99 || v.Sold != 1 || *v.Drift != 0 {
 		t.Errorf("answered %s, then the item is %+v", got.JSON, v)
 	}
+	change := fmt.Sprintf("epoch: %d → %d", before, before+1)
+	devtest.Eventually(t, time.Minute, func() bool {
+		table := d.do("", "audit", "--subject", "item:1001")
+		return strings.Contains(table, "item.reload  item:1001") && strings.Contains(table, change)
+	}, "the load is in the audit table")
 }

@@ -126,7 +126,7 @@ func (d *desk) buy(user, item string, want int) {
 // saleOf makes the JSON of an open sale with one item.
 func saleOf(sale, item, quantity int64, shards int) string {
 	return fmt.Sprintf(`{"id":%d,"name":"Eleven","startsAt":"2020-01-01T00:00:00Z","endsAt":"2099-01-01T08:00:00+08:00",
-		"items":[{"id":%d,"productId":5001,"sku":"E-11","quantity":%d,"price":"19.80","currency":"JPY","shards":%d}]}`, sale, item, quantity, shards)
+		"items":[{"id":%d,"productId":5001,"sku":"E-11","quantity":%d,"price":"19.80","currency":"EUR","shards":%d}]}`, sale, item, quantity, shards)
 }
 
 func TestSalesFromTheShell(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSalesFromTheShell(t *testing.T) {
 		"payment window  10m\n" +
 		"time zone       UTC\n\n" +
 		"ITEM  SKU   QUANTITY  SOLD  PRICE      SHARDS  PER USER  MODEL    PAUSED  RETIRED\n" +
-		"1001  E-11  100       0     19.80 JPY  4       1         counter  no      no\n"; created != want {
+		"1001  E-11  100       0     19.80 EUR  4       1         counter  no      no\n"; created != want {
 		t.Errorf("created\n%s, want\n%s", created, want)
 	}
 	if shown := d.do("", "sale", "show", "1"); shown != created {

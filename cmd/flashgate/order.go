@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"flashgate/internal/admin"
@@ -36,7 +37,7 @@ func orderTable(w io.Writer, v admin.OrderDetailView) {
 	row(w, "price", shown(v.Price+" "+v.Currency))
 	row(w, "status", shown(v.Status))
 	row(w, "payable", yesNo(v.Payable))
-	row(w, "refund due", yesNo(v.RefundDue))
+	row(w, "refunds due", v.RefundsDue)
 	row(w, "in database", yesNo(v.InDatabase))
 	row(w, "reserved", instant(v.ReservedAt))
 	for _, at := range []struct {
@@ -81,9 +82,9 @@ func (c *orderListCommand) Run(ctx context.Context, std *console) error {
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.OrdersView], error) {
 		return client.Orders(ctx, admin.OrderQuery{Item: int64(c.Item), Status: c.Status}, c.Limit, c.Cursor)
 	}, func(w io.Writer, v admin.OrdersView) {
-		row(w, "ORDER", "ITEM", "USER", "QUANTITY", "PRICE", "STATUS", "REFUND DUE", "RESERVED")
+		row(w, "ORDER", "ITEM", "USER", "QUANTITY", "PRICE", "STATUS", "REFUNDS DUE", "RESERVED")
 		for _, o := range v.Orders {
-			row(w, shown(o.OrderID), o.ItemID, shown(o.UserID), o.Quantity, shown(o.Price+" "+o.Currency), shown(o.Status), yesNo(o.RefundDue), instant(o.ReservedAt))
+			row(w, shown(o.OrderID), o.ItemID, shown(o.UserID), o.Quantity, shown(o.Price+" "+o.Currency), shown(o.Status), o.RefundsDue, instant(o.ReservedAt))
 		}
 		more(w, v.NextCursor)
 	})
@@ -91,13 +92,33 @@ func (c *orderListCommand) Run(ctx context.Context, std *console) error {
 
 // orderRefundedCommand marks refunds.
 type orderRefundedCommand struct {
-	ID sale.OrderID `arg:"" help:"Order"`
+	ID   sale.OrderID `arg:"" help:"Order"`
+	Seen *int64       `name:"refunds-due" placeholder:"N" help:"Mark only if so many are due, as order show has it. Default what is due when the command starts"`
 	adminCall
 }
 
-// Run implements the command.
+// Run implements the command. It says what it is about to mark, and marks nothing else: a payment that comes in meanwhile is refused with it.
 func (c *orderRefundedCommand) Run(ctx context.Context, std *console) error {
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.OrderDetailView], error) {
-		return client.Refunded(ctx, c.ID)
+		order, err := client.Order(ctx, c.ID)
+		if err != nil {
+			return order, err
+		}
+		seen := c.Seen
+		if seen == nil {
+			seen = &order.Value.RefundsDue
+		}
+		announceRefund(std.err, order.Value)
+		return client.Refunded(ctx, c.ID, admin.RefundInput{RefundsDue: seen}, "")
 	}, orderTable)
+}
+
+// announceRefund says what is due for an order, payment by payment.
+func announceRefund(w io.Writer, v admin.OrderDetailView) {
+	_, _ = fmt.Fprintf(w, "flashgate: refunds due for order %s: %d\n", shown(v.OrderID), v.RefundsDue)
+	for _, p := range v.Payments {
+		if p.Effect == "refund_due" && p.RefundedAt == nil {
+			_, _ = fmt.Fprintf(w, "flashgate: payment %s, %s, of %s\n", shown(p.EventID), shown(p.Amount+" "+p.Currency), instant(p.ReceivedAt))
+		}
+	}
 }

@@ -27,7 +27,7 @@ type payCommand struct {
 	Currency string       `name:"currency" required:"" placeholder:"CODE" help:"Currency of the order"`
 	Failed   bool         `name:"failed" help:"Say that the attempt failed, instead of that it succeeded"`
 	EventID  string       `name:"event-id" placeholder:"ID" help:"Id of the event; the same one tells the same event again. Default a new one"`
-	URL      string       `name:"url" default:"http://127.0.0.1:8080" type:"http-url" help:"Public edge of a gateway"`
+	config.PublicClient
 	config.PaymentSigner
 }
 

@@ -34,7 +34,7 @@ func (c *preflightCommand) Run(ctx context.Context, std *console) error {
 	kafka := kafkaConfig(c.Kafka, c.KafkaGroup, "preflight", silent)
 	kafka.Partitions, kafka.Replication = c.Partitions, c.Replication
 	report := preflight.Run(ctx, preflight.Config{
-		Database: c.Database.URL.Reveal(), Redis: c.Redis.URL.Reveal(), Kafka: kafka, Payments: c.PaymentSecret.IsSet(), Timeout: c.Timeout,
+		Database: c.Database.URL.Reveal(), Redis: c.Redis.URL.Reveal(), Kafka: kafka, PaymentKey: len(c.PaymentSecret.Reveal()), Timeout: c.Timeout,
 		Keys: func(ctx context.Context) (string, error) { return checkKeys(ctx, c.Auth) },
 	})
 	if err := c.show(std, report); err != nil {

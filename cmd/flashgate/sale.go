@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"flashgate/internal/admin"
 )
@@ -92,7 +91,7 @@ type saleUpdateCommand struct {
 	ID       id      `arg:"" help:"Sale"`
 	Name     *string `name:"name" placeholder:"TEXT" help:"New name"`
 	StartsAt *string `name:"starts-at" placeholder:"TIME" help:"New start, RFC 3339 with offset; only before the sale began"`
-	EndsAt   *string `name:"ends-at" placeholder:"TIME" xor:"end" help:"New end, RFC 3339 with offset"`
+	EndsAt   *string `name:"ends-at" placeholder:"TIME" xor:"end" help:"New end, RFC 3339 with offset, or now"`
 	End      bool    `name:"end" xor:"end" help:"End the sale now"`
 	switches
 	adminCall
@@ -102,7 +101,7 @@ type saleUpdateCommand struct {
 func (c *saleUpdateCommand) Run(ctx context.Context, std *console) error {
 	patch := admin.SalePatch{Name: c.Name, StartsAt: c.StartsAt, EndsAt: c.EndsAt, Paused: c.paused()}
 	if c.End {
-		now := time.Now().UTC().Format(time.RFC3339Nano)
+		now := admin.EndsNow // by the clock of the gateway, which sells by it: that of this machine may be another
 		patch.EndsAt = &now
 	}
 	if patch == (admin.SalePatch{}) {

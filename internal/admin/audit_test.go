@@ -14,7 +14,7 @@ func TestAudit(t *testing.T) {
 	w := newWorld()
 	id := sale.NewOrderID(1001)
 	w.entries = []admin.AuditEntry{
-		{ID: 3, At: someTime, What: "sale.create", Subject: "sale:7", After: []byte(`{"id": 7, "quantity": 9007199254740993, "name": "a<b"}`)},
+		{ID: 3, At: someTime, What: "sale.create", Subject: "sale:7", After: []byte(`{"id": 7, "quantity": 9007199254740993, "name": "a<b", "max_per_user": 1.50, "ends_at": {"a_b": 1}}`)},
 		{ID: 5, At: someTime, What: "item.restock", Subject: "item:1001", Before: []byte(`{"quantity": 50}`), After: []byte(`{"quantity": 150}`)},
 		{ID: 9, At: someTime, What: "sale.update", Subject: "sale:7", Before: []byte(`{"paused": false}`), After: []byte(`{"paused": true}`)},
 		{ID: 12, At: someTime, What: "order.refunded", Subject: "order:" + id.String(), Before: []byte(`[]`), After: []byte(`null`)},
@@ -23,7 +23,7 @@ func TestAudit(t *testing.T) {
 	got := do(api, "GET", "/admin/audit?subject=sale:7", "")
 	want := `{"entries":[` +
 		`{"id":9,"at":"2026-11-27T12:30:00.250Z","what":"sale.update","subject":"sale:7","before":{"paused":false},"after":{"paused":true}},` +
-		`{"id":3,"at":"2026-11-27T12:30:00.250Z","what":"sale.create","subject":"sale:7","before":null,"after":{"id":7,"quantity":9007199254740993,"name":"a\u003cb"}}` +
+		`{"id":3,"at":"2026-11-27T12:30:00.250Z","what":"sale.create","subject":"sale:7","before":null,"after":{"endsAt":{"a_b":1},"id":7,"maxPerUser":1.50,"name":"a\u003cb","quantity":9007199254740993}}` +
 		`],"nextCursor":null}` + "\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("%d\n%s, want\n%s", got.status, got.body, want)

@@ -16,14 +16,11 @@ func (a *API) changeSale(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	var patch SalePatch
 	if err := decode(w, r, &patch); err != nil {
 		return err
 	}
-	change, err := patch.change()
+	change, err := patch.change(a.cfg.Now())
 	if err != nil {
 		return err
 	}
@@ -69,9 +66,6 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	var patch ItemPatch
 	if err := decode(w, r, &patch); err != nil {
 		return err
@@ -83,7 +77,7 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	if change == (ItemChange{}) && patch.Shards == nil {
 		return a.showItem(w, r)
 	}
-	if err := a.sameShards(r.Context(), id, patch.Shards); err != nil {
+	if err := a.fits(r.Context(), id, patch); err != nil {
 		return err
 	}
 	if change == (ItemChange{}) {
@@ -106,9 +100,10 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// sameShards refuses another number of shards than the item has. Nothing of this version changes it, so it needs no lock.
-func (a *API) sameShards(ctx context.Context, id int64, shards *int64) error {
-	if shards == nil {
+// fits refuses another number of shards than the item has, and a price that its currency does not have. Nothing of this version changes the shards
+// or the currency of an item, so it needs no lock.
+func (a *API) fits(ctx context.Context, id int64, patch ItemPatch) error {
+	if patch.Shards == nil && patch.Price == nil {
 		return nil
 	}
 	it, ok, err := a.cfg.Ledger.Item(ctx, id)
@@ -119,7 +114,7 @@ func (a *API) sameShards(ctx context.Context, id int64, shards *int64) error {
 		return noItem(id)
 	case !it.RetiredAt.IsZero():
 		return retiredItem(id)
-	case *shards != int64(it.Shards):
+	case patch.Shards != nil && *patch.Shards != int64(it.Shards):
 		return notBuilt("shards: changing the number of shards is not built in this version; nothing was changed")
 	}
 	return nil
@@ -156,7 +151,7 @@ func (a *API) viewAfter(ctx context.Context, it sale.Item, patience time.Duratio
 	defer cancel()
 	view, ok, err := a.readItem(ctx, it.ID, patience)
 	if err != nil || !ok {
-		a.cfg.Logger.Warn("item not read after its change", "item", it.ID, "error", err)
+		a.cfg.Logger.Warn("item not read after its change", "item", it.ID, because(err))
 		return viewItem(Standing{Item: it}, make([]Shard, it.Shards))
 	}
 	return view

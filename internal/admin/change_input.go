@@ -7,18 +7,27 @@ import (
 	"flashgate/internal/sale"
 )
 
+// EndsNow stands in the place of the end of a sale for the instant at which the gateway takes the change, by its own clock: the one by which it sells.
+const EndsNow = "now"
+
 // SalePatch is what is to change of a sale, as it is sent. Nil leaves a value as it is.
 type SalePatch struct {
 	Name     *string `json:"name,omitempty"`
 	StartsAt *string `json:"startsAt,omitempty"` // RFC 3339 with offset, likewise EndsAt
-	EndsAt   *string `json:"endsAt,omitempty"`
+	EndsAt   *string `json:"endsAt,omitempty"`   // or EndsNow
 	Paused   *bool   `json:"paused,omitempty"`
 }
 
 // change checks the patch. Its error names the first field that is wrong, and the limit.
-func (p SalePatch) change() (SaleChange, error) {
+func (p SalePatch) change(now time.Time) (SaleChange, error) {
 	var c checker
-	change := SaleChange{Name: p.Name, StartsAt: c.optionalInstant("startsAt", p.StartsAt), EndsAt: c.optionalInstant("endsAt", p.EndsAt), Paused: p.Paused}
+	change := SaleChange{Name: p.Name, StartsAt: c.optionalInstant("startsAt", p.StartsAt), Paused: p.Paused}
+	if p.EndsAt != nil && *p.EndsAt == EndsNow {
+		now = now.UTC().Truncate(time.Millisecond)
+		change.EndsAt = &now
+	} else {
+		change.EndsAt = c.optionalInstant("endsAt", p.EndsAt)
+	}
 	if p.Name != nil {
 		c.label("name", *p.Name, MaxName)
 	}

@@ -133,6 +133,22 @@ func TestChangeASaleRefuses(t *testing.T) {
 	}
 }
 
+// TestASaleEndsNowByTheClockOfTheGateway, whatever the clock of whoever asks says.
+func TestASaleEndsNowByTheClockOfTheGateway(t *testing.T) {
+	w := newWorld()
+	w.put(1, 10)
+	api := w.apiWith(t, func(c *admin.Config) {
+		c.Now = func() time.Time { return time.Date(2026, 11, 27, 20, 30, 0, 7_999_999, time.FixedZone("", 8*3600)) }
+	})
+	if got := do(api, "PATCH", "/admin/sales/1", `{"endsAt":"now"}`); got.status != 200 || !strings.Contains(got.body, `"endsAt":"2026-11-27T12:30:00.007Z"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	for _, other := range []string{`{"endsAt":"Now"}`, `{"endsAt":"now "}`} {
+		refused(t, other, do(api, "PATCH", "/admin/sales/1", other), 400, "BAD_REQUEST", "endsAt: must be a time with offset")
+	}
+	refused(t, "start", do(api, "PATCH", "/admin/sales/1", `{"startsAt":"now"}`), 400, "BAD_REQUEST", "startsAt: must be a time with offset")
+}
+
 func TestChangeAnItem(t *testing.T) {
 	for _, test := range []struct {
 		name, body string
@@ -143,7 +159,7 @@ func TestChangeAnItem(t *testing.T) {
 		{"nothing", `{}`, `"price":"1980","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"item", "read", "standing"}},
 		{"today's shards", `{"shards":2}`, `"price":"1980","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"item", "item", "read", "standing"}},
 		{"today's quantity", `{"quantity":50}`, `"price":"1980","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"update item", "refresh", "item", "read", "standing"}},
-		{"price", `{"price":"0.5000"}`, `"price":"0.5000","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"update item", "refresh", "item", "read", "standing"}},
+		{"price", `{"price":"1500"}`, `"price":"1500","currency":"JPY","maxPerUser":1,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"item", "update item", "refresh", "item", "read", "standing"}},
 		{"maxPerUser", `{"maxPerUser":10000}`, `"price":"1980","currency":"JPY","maxPerUser":10000,"paused":false,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"update item", "refresh", "item", "read", "standing"}},
 		{"pause", `{"paused":true}`, `"price":"1980","currency":"JPY","maxPerUser":1,"paused":true,"retired":false,"quantity":50,"sold":0,`, `"available":50,`, []string{"update item", "refresh", "item", "read", "standing"}},
 		{"all", `{"shards":2,"quantity":150,"price":"1","maxPerUser":2,"paused":true}`, `"price":"1","currency":"JPY","maxPerUser":2,"paused":true,"retired":false,"quantity":150,"sold":0,`, `"available":150,`, []string{"item", "update item", "refresh", "item", "read", "standing", "read", "standing"}},

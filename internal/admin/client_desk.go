@@ -86,9 +86,13 @@ func (c *Client) Order(ctx context.Context, id sale.OrderID) (Answer[OrderDetail
 	return call[OrderDetailView](ctx, c, http.MethodGet, orderPath(id), nil, "")
 }
 
-// Refunded marks what was due for an order as paid back.
-func (c *Client) Refunded(ctx context.Context, id sale.OrderID) (Answer[OrderDetailView], error) {
-	return call[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", nil, "")
+// Refunded marks what was due for an order as paid back; nothing where another number is due than in says. With a key (not "") it happens once.
+func (c *Client) Refunded(ctx context.Context, id sale.OrderID, in RefundInput, key string) (Answer[OrderDetailView], error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return Answer[OrderDetailView]{}, fmt.Errorf("call the admin API: %w", err)
+	}
+	return call[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", body, key)
 }
 
 // Audit asks for a page of changes, newest first, of one subject (such as sale:7) or all.

@@ -25,7 +25,7 @@ func wants[T any](t *testing.T, api http.Handler, target string, got admin.Answe
 func TestClientOfTheDesk(t *testing.T) {
 	w := newWorld()
 	w.put(1, 50)
-	due := w.buy(func(o *sale.Order) { o.Status, o.RefundDue = sale.Cancelled, true })
+	due := w.buy(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Cancelled, 1 })
 	open := w.buy(func(o *sale.Order) { o.ItemID = 1002 })
 	w.letters = make([]admin.Letter, 3)
 	api := w.api(t)
@@ -41,12 +41,12 @@ func TestClientOfTheDesk(t *testing.T) {
 	if !s.Value.Paused || s.Value.Name != "" || s.Value.StartsAt.Day() != 29 {
 		t.Errorf("the sale is %+v", s.Value)
 	}
-	it, err := client.UpdateItem(ctx, 1001, admin.ItemPatch{Shards: given[int64](2), Quantity: given[int64](50), Price: given("7.50"), MaxPerUser: given[int64](3), Paused: given(false)})
+	it, err := client.UpdateItem(ctx, 1001, admin.ItemPatch{Shards: given[int64](2), Quantity: given[int64](50), Price: given("750"), MaxPerUser: given[int64](3), Paused: given(false)})
 	wants(t, api, "/admin/items/1001", it, err)
-	if v := it.Value; v.Price != "7.50" || v.MaxPerUser != 3 || *v.Available != 50 {
+	if v := it.Value; v.Price != "750" || v.MaxPerUser != 3 || *v.Available != 50 {
 		t.Errorf("the item is %+v", v)
 	}
-	if it, err = client.UpdateItem(ctx, 1001, admin.ItemPatch{}); err != nil || it.Value.Price != "7.50" {
+	if it, err = client.UpdateItem(ctx, 1001, admin.ItemPatch{}); err != nil || it.Value.Price != "750" {
 		t.Errorf("nothing changed to %+v, %v", it.Value, err)
 	}
 	loaded, err := client.Reload(ctx, 1001)
@@ -68,15 +68,15 @@ func TestClientOfTheDesk(t *testing.T) {
 	if len(orders.Value.Orders) != 1 || orders.Value.Orders[0].OrderID != due.String() {
 		t.Errorf("refunds due are %s", orders.JSON)
 	}
-	refund, err := client.Refunded(ctx, due)
+	refund, err := client.Refunded(ctx, due, admin.RefundInput{}, "a-key")
 	wants(t, api, "/admin/orders/"+due.String(), refund, err)
-	if refund.Value.RefundDue || !refund.Value.RefundedAt.Equal(someTime) {
+	if refund.Value.RefundDue || refund.Value.RefundsDue != 0 || !refund.Value.RefundedAt.Equal(someTime) {
 		t.Errorf("refunded: %s", refund.JSON)
 	}
 	o, err := client.Order(ctx, due)
 	wants(t, api, "/admin/orders/"+due.String(), o, err)
 	var refusal *admin.Refusal
-	if _, err := client.Refunded(ctx, open); !errors.As(err, &refusal) || refusal.Status != 409 || refusal.Code != "NOT_DUE" {
+	if _, err := client.Refunded(ctx, open, admin.RefundInput{}, ""); !errors.As(err, &refusal) || refusal.Status != 409 || refusal.Code != "NOT_DUE" {
 		t.Errorf("the refusal is %v", err)
 	}
 

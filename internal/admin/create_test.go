@@ -46,11 +46,11 @@ func TestCreateASaleAsGiven(t *testing.T) {
 	w := newWorld()
 	got := do(w.api(t), "POST", "/admin/sales", `{"id":1,"name":"11.11","startsAt":"2026-11-27T20:00:00+08:00","endsAt":"2026-11-27T21:00:00.5+08:00",
 		"purchaseLimit":"per_item","paymentWindow":"90m","timeZone":"Asia/Tokyo",
-		"items":[{"id":1001,"productId":5001,"sku":"A-1","quantity":0,"price":"19.80","currency":"JPY","shards":4,"maxPerUser":3,"stockModel":"counter","approval":false,"safetyStock":0},
+		"items":[{"id":1001,"productId":5001,"sku":"A-1","quantity":0,"price":"19.80","currency":"EUR","shards":4,"maxPerUser":3,"stockModel":"counter","approval":false,"safetyStock":0},
 		         {"id":9007199254740991,"quantity":9007199254740991,"price":"0","currency":"EUR"}]}`)
 	want := `{"id":1,"name":"11.11","startsAt":"2026-11-27T12:00:00.000Z","endsAt":"2026-11-27T13:00:00.500Z","paused":false,"purchaseLimit":"per_item",` +
 		`"paymentWindow":"1h30m","timeZone":"Asia/Tokyo","items":[` +
-		`{"id":1001,"productId":5001,"sku":"A-1","quantity":0,"sold":0,"price":"19.80","currency":"JPY","shards":4,"maxPerUser":3,"stockModel":"counter","paused":false,"retired":false},` +
+		`{"id":1001,"productId":5001,"sku":"A-1","quantity":0,"sold":0,"price":"19.80","currency":"EUR","shards":4,"maxPerUser":3,"stockModel":"counter","paused":false,"retired":false},` +
 		`{"id":9007199254740991,"productId":0,"sku":"","quantity":9007199254740991,"sold":0,"price":"0","currency":"EUR","shards":13,"maxPerUser":1,"stockModel":"counter","paused":false,"retired":false}]}`
 	if got.status != 201 || strings.TrimSpace(got.body) != want {
 		t.Errorf("got %d\n%s, want 201\n%s", got.status, got.body, want)

@@ -20,7 +20,8 @@
 //	change.go        change a sale or an item
 //	item.go          show: the numbers of database and Redis, put together
 //	restock.go       add units   reload.go  load anew, behind the answer if it takes long; Close
-//	orders.go        what became of an order, refunds
+//	orders.go        what became of an order   refund.go  what has been paid back
 //	audit.go         who changed what   letters.go  what could not be stored
+//	guard.go         panics of what runs beside requests
 //	client.go        the typed client   client_desk.go  its calls about changes, orders, audit and dead letters
 package admin

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flashgate/internal/admin"
 	"flashgate/internal/sale"
 )
@@ -149,7 +151,7 @@ func (w *world) Orders(_ context.Context, f admin.OrderFilter) (page []sale.Orde
 	}
 	for i := from; i < len(w.orders); i++ {
 		o := w.orders[i]
-		if f.Item != 0 && o.ItemID != f.Item || f.Status != "" && f.Status != string(o.Status) && (f.Status != admin.StatusRefundDue || !o.RefundDue) {
+		if f.Item != 0 && o.ItemID != f.Item || f.Status != "" && f.Status != string(o.Status) && (f.Status != admin.StatusRefundDue || !o.RefundDue()) {
 			continue
 		}
 		if len(page) == f.Limit {
@@ -164,8 +166,9 @@ func (w *world) Payments(_ context.Context, id sale.OrderID) ([]admin.Payment, e
 	return w.payments[id], w.did("payments", &w.databaseDown)
 }
 
-func (w *world) Refunded(_ context.Context, id sale.OrderID) (sale.Order, admin.RefundOutcome, error) {
-	if err := w.did("refunded", &w.databaseDown); err != nil {
+// Refunded knows no keys: "reused" was used before.
+func (w *world) Refunded(_ context.Context, id sale.OrderID, word admin.Refund) (sale.Order, admin.RefundOutcome, error) {
+	if err := w.did("refunded "+word.Key, &w.databaseDown); err != nil {
 		return sale.Order{}, 0, err
 	}
 	i := w.at(id)
@@ -174,10 +177,16 @@ func (w *world) Refunded(_ context.Context, id sale.OrderID) (sale.Order, admin.
 		return sale.Order{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
 	case i < 0:
 		return sale.Order{}, admin.RefundNoOrder, nil
-	case !w.orders[i].RefundDue && w.orders[i].RefundedAt.IsZero():
-		return sale.Order{}, admin.RefundNotDue, nil
+	case word.Key == "reused":
+		return w.orders[i], admin.RefundKeyReused, nil
+	case !w.orders[i].RefundDue() && w.orders[i].RefundedAt.IsZero():
+		return w.orders[i], admin.RefundNotDue, nil
+	case !w.orders[i].RefundDue():
+		return w.orders[i], admin.RefundMarkedBefore, nil
+	case word.Seen != nil && *word.Seen != w.orders[i].RefundsDue:
+		return w.orders[i], admin.RefundsChanged, nil
 	}
-	w.orders[i].RefundDue, w.orders[i].RefundedAt = false, someTime
+	w.orders[i].RefundsDue, w.orders[i].RefundedAt = 0, someTime
 	return w.orders[i], admin.RefundMarked, nil
 }
 
@@ -208,6 +217,20 @@ func (w *world) Audit(_ context.Context, f admin.AuditFilter) ([]admin.AuditEntr
 	}
 	return page, nil
 }
+
+func (w *world) BeginReload(_ context.Context, item int64) (uuid.UUID, error) {
+	return reloadRow, w.did(fmt.Sprint("begin reload ", item), &w.databaseDown)
+}
+
+func (w *world) EndReload(_ context.Context, item int64, row uuid.UUID) error {
+	if row != reloadRow {
+		return errors.New("no such row")
+	}
+	return w.did(fmt.Sprint("end reload ", item), &w.databaseDown)
+}
+
+// reloadRow is the audit row of every reload.
+var reloadRow = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 
 func (w *world) Reload(ctx context.Context, item int64) error {
 	w.reloads.Add(1)

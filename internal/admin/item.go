@@ -24,9 +24,6 @@ func (a *API) showItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	view, ok, err := a.readItem(r.Context(), id, readingWait)
 	if err != nil {
 		return fmt.Errorf("show item %d: %w", id, err)
@@ -92,7 +89,7 @@ func (a *API) readStock(ctx context.Context, it sale.Item) []Shard {
 	defer cancel()
 	shards, err := a.cfg.Stock.Read(ctx, it)
 	if err != nil || len(shards) != it.Shards {
-		a.cfg.Logger.Warn("stock not read", "item", it.ID, "error", err)
+		a.cfg.Logger.Warn("stock not read", "item", it.ID, because(err))
 		return make([]Shard, it.Shards)
 	}
 	return shards

@@ -32,7 +32,7 @@ type LetterView struct {
 
 // listLetters answers a page of the dead-letter topic.
 func (a *API) listLetters(w http.ResponseWriter, r *http.Request) error {
-	_, limit, cursor, err := page(r)
+	limit, cursor, err := page(r)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"flashgate/internal/admin"
@@ -75,6 +76,8 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	} {
 		w.told()
 		refused(t, target, do(w.api(t), "POST", target, ""), 501, "NOT_IMPLEMENTED", message)
+		path, _, _ := strings.Cut(target, "?")
+		refused(t, target, do(w.api(t), "POST", path+"?force=1", ""), 400, "BAD_REQUEST", `"force": is not a parameter of this path`)
 		if steps := w.told(); len(steps) != 0 {
 			t.Errorf("%s: the steps were %v", target, steps)
 		}

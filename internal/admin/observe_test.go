@@ -64,6 +64,9 @@ func TestEveryChangeAndEveryFailureIsLogged(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
 	}
+	if strings.Contains(text, "<nil>") || !strings.Contains(text, `msg="restocked units are not in Redis yet" item=1001`+"\n") {
+		t.Errorf("the log has an error that is none:\n%s", text)
+	}
 	if strings.Contains(text, token) {
 		t.Error("the log holds the token")
 	}
@@ -73,7 +76,7 @@ func TestEveryChangeAndEveryFailureIsLogged(t *testing.T) {
 func TestNobodyIsNamedInTheLog(t *testing.T) {
 	w := newWorld()
 	w.put(1, 10)
-	id := w.buy(func(o *sale.Order) { o.UserID, o.RefundDue, o.Trace = "secret-user", true, "secret-trace" })
+	id := w.buy(func(o *sale.Order) { o.UserID, o.RefundsDue, o.Trace = "secret-user", 1, "secret-trace" })
 	reserved := sale.Event{OrderID: sale.NewOrderID(1001), ItemID: 1001, UserID: "secret-user", Quantity: 1, Trace: "secret-trace"}
 	w.reserved = []sale.Event{reserved}
 	w.payments[id] = []admin.Payment{{EventID: "secret-payment", Amount: "1"}}

@@ -19,17 +19,17 @@ var orderStatuses = []string{
 
 // listOrders answers a page of orders, newest first.
 func (a *API) listOrders(w http.ResponseWriter, r *http.Request) error {
-	parameters, limit, cursor, err := page(r, "item", "status")
+	limit, cursor, err := page(r)
 	if err != nil {
 		return err
 	}
 	filter := OrderFilter{Limit: limit, Cursor: cursor}
-	if text, ok := parameters["item"]; ok {
+	if text, given := parameter(r, "item"); given {
 		if filter.Item, err = sale.ParseID(text); err != nil {
 			return badRequest("item: " + err.Error())
 		}
 	}
-	if text, ok := parameters["status"]; ok {
+	if text, given := parameter(r, "status"); given {
 		if filter.Status = text; !slices.Contains(orderStatuses, text) {
 			return badRequest("status: must be one of " + strings.Join(orderStatuses, ", "))
 		}
@@ -53,9 +53,6 @@ func (a *API) listOrders(w http.ResponseWriter, r *http.Request) error {
 func (a *API) showOrder(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathOrder(r)
 	if err != nil {
-		return err
-	}
-	if _, err := query(r); err != nil {
 		return err
 	}
 	view, ok, err := a.findOrder(r.Context(), id)
@@ -135,41 +132,4 @@ func (a *API) reservation(ctx context.Context, id sale.OrderID) (sale.Event, boo
 		}
 	}
 	return event, ok, nil
-}
-
-// refunded marks what was due as paid back. Again, it is the same.
-func (a *API) refunded(w http.ResponseWriter, r *http.Request) error {
-	id, err := pathOrder(r)
-	if err != nil {
-		return err
-	}
-	if _, err := query(r); err != nil {
-		return err
-	}
-	if err := noBody(w, r); err != nil {
-		return err
-	}
-	o, outcome, err := a.cfg.Orders.Refunded(r.Context(), id)
-	if err != nil {
-		return fmt.Errorf("mark order %s as refunded: %w", id, err)
-	}
-	switch outcome {
-	case RefundMarked:
-	case RefundNotDue:
-		return &failure{status: http.StatusConflict, code: CodeNotDue, message: fmt.Sprintf("no refund of order %s is due", id)}
-	case RefundNoOrder:
-		return notFound(fmt.Sprintf("order %s is not in the database", id))
-	default:
-		return fmt.Errorf("mark order %s as refunded: the ledger answers with outcome %d", id, outcome)
-	}
-	a.cfg.Logger.Info("order refunded", "order", id, "item", o.ItemID)
-	payments, err := a.cfg.Orders.Payments(r.Context(), id)
-	if err != nil {
-		return &failure{
-			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, cause: err,
-			message: "the refund is marked, but the order could not be read afterwards: ask for it again",
-		}
-	}
-	ops.WriteJSON(w, http.StatusOK, a.viewDetail(&o, payments))
-	return nil
 }

@@ -1,9 +1,11 @@
 package admin_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -41,12 +43,12 @@ func TestShowOrder(t *testing.T) {
 	}{
 		{
 			"pending", func(*sale.Order) {}, nil,
-			head + `"status":"PENDING","payable":true,"refundDue":false,` + middle + created +
+			head + `"status":"PENDING","payable":true,"refundDue":false,"refundsDue":0,` + middle + created +
 				`"paidAt":null,"endedAt":null,"refundedAt":null,"rejectReason":null,"trace":"` + trace + `","inDatabase":true,"payments":[]}`,
 		},
 		{
 			"overdue, and not yet expired", func(o *sale.Order) { o.ExpiresAt = someTime.Add(30 * time.Second) }, nil,
-			head + `"status":"PENDING","payable":false,"refundDue":false,` + middle + strings.Replace(created, "31:00", "30:30", 1) +
+			head + `"status":"PENDING","payable":false,"refundDue":false,"refundsDue":0,` + middle + strings.Replace(created, "31:00", "30:30", 1) +
 				`"paidAt":null,"endedAt":null,"refundedAt":null,"rejectReason":null,"trace":"` + trace + `","inDatabase":true,"payments":[]}`,
 		},
 		{
@@ -55,7 +57,7 @@ func TestShowOrder(t *testing.T) {
 				{EventID: "e1", Amount: "39.60", Currency: "EUR", Effect: "failed", ReceivedAt: someTime.Add(8 * time.Second)},
 				{EventID: "e2", Succeeded: true, Amount: "39.6", Currency: "EUR", Effect: "paid", ReceivedAt: someTime.Add(9 * time.Second)},
 			},
-			head + `"status":"PAID","payable":false,"refundDue":false,` + middle + created +
+			head + `"status":"PAID","payable":false,"refundDue":false,"refundsDue":0,` + middle + created +
 				`"paidAt":"2026-11-27T12:30:09.250Z","endedAt":null,"refundedAt":null,"rejectReason":null,"trace":null,"inDatabase":true,"payments":[` +
 				`{"eventId":"e1","status":"FAILED","amount":"39.60","currency":"EUR","effect":"failed","receivedAt":"2026-11-27T12:30:08.250Z","refundedAt":null},` +
 				`{"eventId":"e2","status":"SUCCEEDED","amount":"39.6","currency":"EUR","effect":"paid","receivedAt":"2026-11-27T12:30:09.250Z","refundedAt":null}]}`,
@@ -65,15 +67,15 @@ func TestShowOrder(t *testing.T) {
 				o.Status, o.EndedAt, o.RefundedAt = sale.Expired, someTime.Add(61*time.Second), someTime.Add(time.Hour)
 			},
 			[]admin.Payment{{EventID: "e1", Succeeded: true, Amount: "39.60", Currency: "EUR", Effect: "refund_due", ReceivedAt: someTime.Add(2 * time.Minute), RefundedAt: someTime.Add(time.Hour)}},
-			head + `"status":"EXPIRED","payable":false,"refundDue":false,` + middle + created +
+			head + `"status":"EXPIRED","payable":false,"refundDue":false,"refundsDue":0,` + middle + created +
 				`"paidAt":null,"endedAt":"2026-11-27T12:31:01.250Z","refundedAt":"2026-11-27T13:30:00.250Z","rejectReason":null,"trace":"` + trace + `","inDatabase":true,"payments":[` +
 				`{"eventId":"e1","status":"SUCCEEDED","amount":"39.60","currency":"EUR","effect":"refund_due","receivedAt":"2026-11-27T12:32:00.250Z","refundedAt":"2026-11-27T13:30:00.250Z"}]}`,
 		},
 		{
 			"rejected", func(o *sale.Order) {
-				o.Status, o.EndedAt, o.ExpiresAt, o.RejectReason, o.RefundDue = sale.Rejected, o.CreatedAt, time.Time{}, "no_room", true
+				o.Status, o.EndedAt, o.ExpiresAt, o.RejectReason, o.RefundsDue = sale.Rejected, o.CreatedAt, time.Time{}, "no_room", 2
 			}, nil,
-			head + `"status":"REJECTED","payable":false,"refundDue":true,` + middle + `"createdAt":"2026-11-27T12:30:01.250Z","expiresAt":null,` +
+			head + `"status":"REJECTED","payable":false,"refundDue":true,"refundsDue":2,` + middle + `"createdAt":"2026-11-27T12:30:01.250Z","expiresAt":null,` +
 				`"paidAt":null,"endedAt":"2026-11-27T12:30:01.250Z","refundedAt":null,"rejectReason":"no_room","trace":"` + trace + `","inDatabase":true,"payments":[]}`,
 		},
 	} {
@@ -98,7 +100,7 @@ func TestShowOrderThatIsNotInTheDatabase(t *testing.T) {
 	}
 	id := sale.NewOrderID(1001)
 	reserved := `{"orderId":"` + id.String() + `","itemId":1001,"userId":"alice","quantity":2,"price":"19.80","currency":"EUR","status":"PENDING","payable":false,` +
-		`"refundDue":false,"shard":1,"epoch":7,"reservedAt":"2026-11-27T12:30:00.250Z","createdAt":null,"expiresAt":null,"paidAt":null,"endedAt":null,` +
+		`"refundDue":false,"refundsDue":0,"shard":1,"epoch":7,"reservedAt":"2026-11-27T12:30:00.250Z","createdAt":null,"expiresAt":null,"paidAt":null,"endedAt":null,` +
 		`"refundedAt":null,"rejectReason":null,"trace":"` + trace + `","inDatabase":false,"payments":[]}` + "\n"
 	notThere := fmt.Sprintf(`{"error":"NOT_FOUND","message":"order %s does not exist"}`+"\n", id)
 	for _, test := range []struct {
@@ -162,7 +164,7 @@ func TestShowOrderThatIsNotInTheDatabase(t *testing.T) {
 
 func TestRefunded(t *testing.T) {
 	w := newWorld()
-	due := w.buy(func(o *sale.Order) { o.Status, o.RefundDue = sale.Cancelled, true })
+	due := w.buy(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Cancelled, 1 })
 	paid := w.buy(func(o *sale.Order) { o.Status = sale.Paid })
 	w.payments[due] = []admin.Payment{{EventID: "e1", Succeeded: true, Amount: "39.60", Currency: "EUR", Effect: "refund_due", ReceivedAt: someTime}}
 	api := w.api(t)
@@ -183,6 +185,9 @@ func TestRefunded(t *testing.T) {
 	refused(t, "nothing due", post(paid, ""), 409, "NOT_DUE", "no refund of order "+paid.String()+" is due")
 	stranger := sale.NewOrderID(1001)
 	refused(t, "no order", post(stranger, ""), 404, "NOT_FOUND", "order "+stranger.String()+" is not in the database")
+	refused(t, "seen", post(due, `{"refundsDue":-1}`), 400, "BAD_REQUEST", "refundsDue: must be an integer from 0 to")
+	refused(t, "seen", post(due, `{"refundsDue":null}`), 400, "BAD_REQUEST", "refundsDue: must be an integer, not null")
+	refused(t, "seen", post(due, `{"refundsDue":"1"}`), 400, "BAD_REQUEST", "refundsDue: must be an integer, not a string")
 	refused(t, "body", post(due, `{"amount":"5"}`), 400, "BAD_REQUEST", "amount: is not known here")
 	refused(t, "body", post(due, `[]`), 400, "BAD_REQUEST", "the body: must be a JSON object")
 	refused(t, "body", post(due, strings.Repeat(" ", admin.MaxBody+1)), 413, "TOO_LARGE", "the body is larger")
@@ -194,10 +199,33 @@ func TestRefunded(t *testing.T) {
 	refused(t, "database away", post(due, ""), 503, "UNAVAILABLE", "the database does not answer or refused; nothing was changed")
 }
 
+// TestRefundedAsSeen has another payment come in between a look and the mark.
+func TestRefundedAsSeen(t *testing.T) {
+	w := newWorld()
+	due := w.buy(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Cancelled, 2 })
+	var log bytes.Buffer
+	api := w.apiWith(t, func(c *admin.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	target := "/admin/orders/" + due.String() + "/refunded"
+	changed := do(api, "POST", target, `{"refundsDue":1}`)
+	if want := `{"error":"REFUNDS_CHANGED","message":"refundsDue: is 2 now; nothing was marked: look at the order again","refundsDue":2}` + "\n"; changed.status != 409 || changed.body != want {
+		t.Errorf("another one came in: %d %s", changed.status, changed.body)
+	}
+	refused(t, "a bad key", do(api, "POST", target, `{"refundsDue":2}`, "Idempotency-Key: "), 400, "BAD_REQUEST", "Idempotency-Key: must be one header")
+	refused(t, "a key of another number", do(api, "POST", target, `{"refundsDue":1}`, "Idempotency-Key: reused"), 422, "KEY_REUSED", "this Idempotency-Key was used for this order")
+	for range 2 {
+		if got := do(api, "POST", target, `{"refundsDue":2}`, "Idempotency-Key: k"); got.status != 200 || !strings.Contains(got.body, `"refundDue":false,"refundsDue":0,`) {
+			t.Errorf("as seen: %d %s", got.status, got.body)
+		}
+	}
+	if n := strings.Count(log.String(), "order refunded"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &log)
+	}
+}
+
 // TestRefundedAndThenTheDatabaseGoesAway must not say that nothing was changed.
 func TestRefundedAndThenTheDatabaseGoesAway(t *testing.T) {
 	w := newWorld()
-	due := w.buy(func(o *sale.Order) { o.RefundDue = true })
+	due := w.buy(func(o *sale.Order) { o.RefundsDue = 1 })
 	api := w.apiWith(t, func(c *admin.Config) { c.Orders = forgetful{w} })
 	refused(t, "refunded", do(api, "POST", "/admin/orders/"+due.String()+"/refunded", ""), 503, "UNAVAILABLE", "the refund is marked, but the order could not be read afterwards")
 }
@@ -216,7 +244,10 @@ func TestListOrders(t *testing.T) {
 	for i := range 5 {
 		id := w.buy(func(o *sale.Order) {
 			o.Status = []sale.OrderStatus{sale.Pending, sale.Paid, sale.Expired, sale.Cancelled, sale.Rejected}[i]
-			if o.RefundDue = i >= 3; i%2 == 1 {
+			if i >= 3 {
+				o.RefundsDue = 1
+			}
+			if i%2 == 1 {
 				o.ItemID = 1002
 			}
 		})
@@ -262,7 +293,7 @@ func TestListOrders(t *testing.T) {
 	}
 	one := do(api, "GET", "/admin/orders?status=PENDING", "")
 	want := `{"orders":[{"orderId":"` + all[0] + `","itemId":1001,"userId":"alice","quantity":2,"price":"19.80","currency":"EUR","status":"PENDING","payable":true,` +
-		`"refundDue":false,"shard":1,"epoch":7,"reservedAt":"2026-11-27T12:30:00.250Z","createdAt":"2026-11-27T12:30:01.250Z","expiresAt":"2026-11-27T12:31:00.250Z",` +
+		`"refundDue":false,"refundsDue":0,"shard":1,"epoch":7,"reservedAt":"2026-11-27T12:30:00.250Z","createdAt":"2026-11-27T12:30:01.250Z","expiresAt":"2026-11-27T12:31:00.250Z",` +
 		`"paidAt":null,"endedAt":null,"refundedAt":null,"rejectReason":null,"trace":"` + trace + `","inDatabase":true}],"nextCursor":null}` + "\n"
 	if one.body != want {
 		t.Errorf("a list is\n%s, want\n%s", one.body, want)

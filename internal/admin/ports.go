@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flashgate/internal/sale"
 )
 
@@ -165,12 +167,21 @@ type Payment struct {
 	RefundedAt time.Time // zero where nothing was paid back
 }
 
+// Refund is the word that the refunds of an order have been paid.
+type Refund struct {
+	Seen *int64 // how many were due when whoever says it looked; nil: whatever is due now
+	Key  string // with one it counts once, however often it is given; empty: none
+}
+
 // RefundOutcome says how the marking of refunds ended.
 type RefundOutcome uint8
 
-// The ends of marking the refunds of an order.
+// The ends of marking the refunds of an order. Only RefundMarked changed anything.
 const (
-	RefundMarked RefundOutcome = iota + 1 // now or before
+	RefundMarked       RefundOutcome = iota + 1
+	RefundMarkedBefore               // by an earlier call
+	RefundsChanged                   // another number is due than was seen
+	RefundKeyReused                  // the key was used for this order with another number
 	RefundNotDue
 	RefundNoOrder
 )
@@ -184,8 +195,9 @@ type Orders interface {
 	Orders(ctx context.Context, filter OrderFilter) (page []sale.Order, next string, err error)
 	// Payments reads what was said about an order, in the order of arrival.
 	Payments(ctx context.Context, id sale.OrderID) ([]Payment, error)
-	// Refunded marks everything that was due as paid back, and returns the order as it is then.
-	Refunded(ctx context.Context, id sale.OrderID) (sale.Order, RefundOutcome, error)
+	// Refunded marks everything that is due as paid back, if it is what was seen, and returns the order as it is then. What it changes is in the
+	// audit table.
+	Refunded(ctx context.Context, id sale.OrderID, word Refund) (sale.Order, RefundOutcome, error)
 }
 
 // Reservations finds in Redis what is not in the database yet. Implementations are safe for concurrent use and return soon after the context has
@@ -217,6 +229,10 @@ type AuditEntry struct {
 type Audit interface {
 	// Audit reads a page, newest first.
 	Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error)
+	// BeginReload writes the row of a load that somebody has asked for: the item as it is before.
+	BeginReload(ctx context.Context, item int64) (row uuid.UUID, err error)
+	// EndReload adds to that row the item as it is after the load.
+	EndReload(ctx context.Context, item int64, row uuid.UUID) error
 }
 
 // Reloader loads the stock of an item anew, as the keeper does by itself when it sees that a load is due.

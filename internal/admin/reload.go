@@ -36,7 +36,7 @@ func newReloads() *reloads {
 
 var errClosed = errors.New("the process is stopping")
 
-// join begins a load, or joins the one that is under way. load returns by the end of its context.
+// join begins a load, or joins the one that is under way. load returns by the end of its context, and does not panic.
 func (l *reloads) join(item int64, load func(context.Context) error) *reloading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,9 +87,6 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	if err := noBody(w, r); err != nil {
 		return err
 	}
@@ -102,7 +99,9 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 	case !it.RetiredAt.IsZero():
 		return retiredItem(id)
 	}
-	begun := a.reloads.join(id, func(ctx context.Context) error { return a.load(ctx, id) })
+	begun := a.reloads.join(id, func(ctx context.Context) error {
+		return a.guard("reload item", func() error { return a.load(ctx, id) })
+	})
 	patience := time.NewTimer(a.cfg.ReloadWait)
 	defer patience.Stop()
 	select {
@@ -121,14 +120,23 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// load loads an item, with its row in the audit table. The row comes first: a load that fails, or that the end of the process cuts off, has stopped the
+// sale of the item all the same. It gets the item as it is afterwards when that is known.
 func (a *API) load(ctx context.Context, id int64) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
 	defer cancel()
-	if err := a.cfg.Reloader.Reload(ctx, id); err != nil {
+	row, err := a.cfg.Audit.BeginReload(ctx, id)
+	if err == nil {
+		err = a.cfg.Reloader.Reload(ctx, id)
+	}
+	if err != nil {
 		a.cfg.Logger.Warn("item not reloaded", "item", id, "error", err)
 		return err
 	}
 	a.cfg.Logger.Info("item reloaded", "item", id)
+	if err := a.cfg.Audit.EndReload(ctx, id, row); err != nil {
+		a.cfg.Logger.Warn("the audit row of a reload does not say how it ended", "item", id, "error", err)
+	}
 	return nil
 }
 

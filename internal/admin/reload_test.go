@@ -1,13 +1,17 @@
 package admin_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"flashgate/internal/admin"
 )
@@ -25,7 +29,7 @@ func TestReload(t *testing.T) {
 	if got.status != 200 || !strings.HasPrefix(got.body, `{"id":1001,"saleId":1,`+ofItem+`"quantity":10,"sold":0,"available":10,"pending":0,"inTransfer":0,"drift":0,"epoch":2,`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if steps := w.told(); !slices.Equal(steps, []string{"item", "item", "read", "standing"}) {
+	if steps := w.told(); !slices.Equal(steps, []string{"item", "begin reload 1001", "end reload 1001", "item", "read", "standing"}) {
 		t.Errorf("the steps were %v", steps)
 	}
 }
@@ -126,6 +130,39 @@ func TestReloadRefuses(t *testing.T) {
 	refused(t, "Redis away", post("1001", ""), 503, "UNAVAILABLE", "the item was not loaded")
 	w.databaseDown = true
 	refused(t, "database away", post("1001", ""), 503, "UNAVAILABLE", "the database does not answer or refused; nothing was changed")
+}
+
+// TestNothingIsLoadedWithoutItsAuditRow.
+func TestNothingIsLoadedWithoutItsAuditRow(t *testing.T) {
+	w := newWorld()
+	w.put(1, 10)
+	api := w.apiWith(t, func(c *admin.Config) { c.Audit = illegible{w} })
+	refused(t, "no row", do(api, "POST", "/admin/items/1001/reload", ""), 503, "UNAVAILABLE", "the item was not loaded")
+	if w.reloads.Load() != 0 {
+		t.Error("something was loaded")
+	}
+}
+
+// illegible is an audit table that takes no rows.
+type illegible struct{ *world }
+
+func (illegible) BeginReload(context.Context, int64) (uuid.UUID, error) { return uuid.UUID{}, errAway }
+
+// TestAPanicEndsOneLoad, and neither the process nor what is asked for next.
+func TestAPanicEndsOneLoad(t *testing.T) {
+	w := newWorld()
+	w.put(1, 10)
+	var log bytes.Buffer
+	api := w.apiWith(t, func(c *admin.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.desk.reload = func(context.Context, int64) error { panic("no such shard") }
+	refused(t, "a panic", do(api, "POST", "/admin/items/1001/reload", ""), 503, "UNAVAILABLE", "the item was not loaded")
+	w.desk.reload = nil
+	if got := do(api, "POST", "/admin/items/1001/reload", ""); got.status != 200 {
+		t.Errorf("the next load: %d %s", got.status, got.body)
+	}
+	if text := log.String(); !strings.Contains(text, "caught a panic") || !strings.Contains(text, "no such shard") || !strings.Contains(text, "reload_test.go") {
+		t.Errorf("the log is\n%s", text)
+	}
 }
 
 // TestAReloadIsAnsweredAlsoWhenNothingCanBeReadBehindIt shows what was known before it.

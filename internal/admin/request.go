@@ -36,14 +36,17 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 	return unmarshal(data, v)
 }
 
-// noBody sees that a request says nothing that would be ignored: no body, or an empty object.
-func noBody(w http.ResponseWriter, r *http.Request) error {
+// decodeOptional is decode for a body that may be left out: then v stays as it is.
+func decodeOptional(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := readBody(w, r)
 	if err != nil || len(data) == 0 {
 		return err
 	}
-	return unmarshal(data, &struct{}{})
+	return unmarshal(data, v)
 }
+
+// noBody sees that a request says nothing that would be ignored: no body, or an empty object.
+func noBody(w http.ResponseWriter, r *http.Request) error { return decodeOptional(w, r, &struct{}{}) }
 
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
@@ -91,23 +94,27 @@ func pathOrder(r *http.Request) (sale.OrderID, error) {
 	return id, nil
 }
 
-// query reads the parameters of a request: those in known, each at most once.
-func query(r *http.Request, known ...string) (map[string]string, error) {
+// checkQuery sees that the parameters of a request are among those that its route knows, each of them once.
+func checkQuery(r *http.Request, known []string) error {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, badRequest("the query cannot be read: " + err.Error())
+		return badRequest("the query cannot be read: " + err.Error())
 	}
-	got := make(map[string]string, len(values))
 	for name, all := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return nil, badRequest(fmt.Sprintf("%.40q: is not a parameter of this path", name))
+			return badRequest(fmt.Sprintf("%.40q: is not a parameter of this path", name))
 		case len(all) > 1:
-			return nil, badRequest(name + ": comes twice")
+			return badRequest(name + ": comes twice")
 		}
-		got[name] = all[0]
 	}
-	return got, nil
+	return nil
+}
+
+// parameter reads a parameter of a request whose query has been checked.
+func parameter(r *http.Request, name string) (text string, given bool) {
+	values := r.URL.Query()
+	return values.Get(name), values.Has(name)
 }
 
 // idempotencyKey returns the Idempotency-Key of a request, or "".
@@ -123,25 +130,21 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// page reads the parameters of a list: how many things are wanted, and behind which one; an empty cursor is the start. Those in more are for the
-// caller to read.
-func page(r *http.Request, more ...string) (parameters map[string]string, limit int, cursor string, err error) {
-	if parameters, err = query(r, append(more, "limit", "cursor")...); err != nil {
-		return nil, 0, "", err
-	}
+// page reads the parameters that every list has: how many things are wanted, and behind which one; an empty cursor is the start.
+func page(r *http.Request) (limit int, cursor string, err error) {
 	limit = defaultPage
-	if text, ok := parameters["limit"]; ok {
+	if text, given := parameter(r, "limit"); given {
 		n, err := sale.ParseID(text)
 		if err != nil || n > maxPage {
-			return nil, 0, "", badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
+			return 0, "", badRequest(fmt.Sprintf("limit: must be an integer from 1 to %d", maxPage))
 		}
 		limit = int(n)
 	}
-	cursor, given := parameters["cursor"]
+	cursor, given := parameter(r, "cursor")
 	if given && cursor == "" {
-		return nil, 0, "", badCursor()
+		return 0, "", badCursor()
 	}
-	return parameters, limit, cursor, nil
+	return limit, cursor, nil
 }
 
 // idCursor reads a cursor that is the id of the last thing on the page before; 0 for none.

@@ -21,9 +21,6 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	key, err := idempotencyKey(r)
 	if err != nil {
 		return err
@@ -86,18 +83,18 @@ func (a *API) availableAfter(ctx context.Context, id, correction int64) *int64 {
 			break
 		}
 		if !pause.For(ctx, restockPoll) {
-			a.cfg.Logger.Info("restocked units are not in Redis yet", "item", id, "error", err)
+			a.cfg.Logger.Info("restocked units are not in Redis yet", "item", id, because(err))
 			return nil
 		}
 	}
 	it, ok, err := a.cfg.Ledger.Item(ctx, id)
 	if err != nil || !ok {
-		a.cfg.Logger.Warn("item not read after its restock", "item", id, "error", err)
+		a.cfg.Logger.Warn("item not read after its restock", "item", id, because(err))
 		return nil
 	}
 	units, known, err := a.cfg.Stock.Free(ctx, it)
 	if err != nil || !known {
-		a.cfg.Logger.Warn("stock not known after a restock", "item", id, "error", err)
+		a.cfg.Logger.Warn("stock not known after a restock", "item", id, because(err))
 		return nil
 	}
 	return &units

@@ -20,6 +20,7 @@ const (
 	CodeOutcomeUnknown = "OUTCOME_UNKNOWN"
 	CodeSaleStarted    = "SALE_STARTED"
 	CodeNotDue         = "NOT_DUE"
+	CodeRefundsChanged = "REFUNDS_CHANGED"
 	CodeNotImplemented = "NOT_IMPLEMENTED"
 )
 
@@ -29,6 +30,14 @@ type failure struct {
 	code    string
 	message string
 	cause   error // for the log alone
+
+	refundsDue *int64 // CodeRefundsChanged: how many are due now
+}
+
+// refusal is the body of an answer that is an error.
+type refusal struct {
+	ops.ErrorBody
+	RefundsDue *int64 `json:"refundsDue,omitempty"`
 }
 
 // Error is what the log says.
@@ -60,23 +69,32 @@ func retiredItem(id int64) *failure {
 // handler answers a request that fits its route. An error that is a *failure is the answer; any other is logged and answered as unavailable.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
+// endpoint is what a method does at a path. Parameters of the query that are not named here are refused before handle is called.
+type endpoint struct {
+	handle     handler
+	parameters []string
+}
+
+// paged are the parameters of a list, those in more beside those that every list has.
+func paged(more ...string) []string { return append(more, "limit", "cursor") }
+
 // routes are the patterns of paths: a segment in braces stands for any one segment, which r.PathValue returns.
 func (a *API) routes() []route {
 	return []route{
-		{"/admin/sales", map[string]handler{"GET": a.listSales, "POST": a.createSale}},
-		{"/admin/sales/{id}", map[string]handler{"GET": a.showSale, "PATCH": a.changeSale}},
-		{"/admin/items/{id}", map[string]handler{"GET": a.showItem, "PATCH": a.changeItem}},
-		{"/admin/items/{id}/restock", map[string]handler{"POST": a.restock}},
-		{"/admin/items/{id}/reload", map[string]handler{"POST": a.reload}},
-		{"/admin/items/{id}/reconcile", map[string]handler{"POST": later("reconciling an item")}},
-		{"/admin/orders", map[string]handler{"GET": a.listOrders}},
-		{"/admin/orders/{id}", map[string]handler{"GET": a.showOrder}},
-		{"/admin/orders/{id}/refunded", map[string]handler{"POST": a.refunded}},
-		{"/admin/orders/{id}/approve", map[string]handler{"POST": later("approving orders")}},
-		{"/admin/orders/{id}/refuse", map[string]handler{"POST": later("refusing orders")}},
-		{"/admin/audit", map[string]handler{"GET": a.listAudit}},
-		{"/admin/dlq", map[string]handler{"GET": a.listLetters}},
-		{"/admin/dlq/replay", map[string]handler{"POST": later("replaying dead letters")}},
+		{"/admin/sales", map[string]endpoint{"GET": {a.listSales, paged()}, "POST": {a.createSale, nil}}},
+		{"/admin/sales/{id}", map[string]endpoint{"GET": {a.showSale, nil}, "PATCH": {a.changeSale, nil}}},
+		{"/admin/items/{id}", map[string]endpoint{"GET": {a.showItem, nil}, "PATCH": {a.changeItem, nil}}},
+		{"/admin/items/{id}/restock", map[string]endpoint{"POST": {a.restock, nil}}},
+		{"/admin/items/{id}/reload", map[string]endpoint{"POST": {a.reload, nil}}},
+		{"/admin/items/{id}/reconcile", map[string]endpoint{"POST": {later("reconciling an item"), []string{"fix"}}}},
+		{"/admin/orders", map[string]endpoint{"GET": {a.listOrders, paged("item", "status")}}},
+		{"/admin/orders/{id}", map[string]endpoint{"GET": {a.showOrder, nil}}},
+		{"/admin/orders/{id}/refunded", map[string]endpoint{"POST": {a.refunded, nil}}},
+		{"/admin/orders/{id}/approve", map[string]endpoint{"POST": {later("approving orders"), nil}}},
+		{"/admin/orders/{id}/refuse", map[string]endpoint{"POST": {later("refusing orders"), nil}}},
+		{"/admin/audit", map[string]endpoint{"GET": {a.listAudit, paged("subject")}}},
+		{"/admin/dlq", map[string]endpoint{"GET": {a.listLetters, paged()}}},
+		{"/admin/dlq/replay", map[string]endpoint{"POST": {later("replaying dead letters"), nil}}},
 	}
 }
 
@@ -89,7 +107,7 @@ func later(what string) handler {
 
 type route struct {
 	pattern string
-	methods map[string]handler
+	methods map[string]endpoint
 }
 
 // match compares a path with the pattern, letter by letter, and hands out what stands for the braces.
@@ -123,11 +141,15 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		if method == http.MethodHead {
 			method = http.MethodGet
 		}
-		if handle, ok := rt.methods[method]; ok {
+		if at, ok := rt.methods[method]; ok {
+			if err := checkQuery(r, at.parameters); err != nil {
+				a.answer(w, r, rt.pattern, err)
+				return
+			}
 			ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
 			defer cancel()
 			recorder := &recorder{ResponseWriter: w}
-			a.answer(recorder, r, rt.pattern, handle(recorder, r.WithContext(ctx)))
+			a.answer(recorder, r, rt.pattern, at.handle(recorder, r.WithContext(ctx)))
 			return
 		}
 		allowed := rt.allowed()
@@ -180,7 +202,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, route string, err e
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "1")
 		}
-		ops.WriteError(w, status, refused.code, refused.message)
+		ops.WriteJSON(w, status, refusal{ops.ErrorBody{Code: refused.code, Message: refused.message}, refused.refundsDue})
 	}
 	a.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

@@ -19,9 +19,6 @@ const loadsAtOnce = 8
 // createSale stores a sale, loads its stock and tells the gateway, in this order. What can be found wrong is found first: a sale that exists
 // without its stock is answered with 503 WARMING_UP to every shopper.
 func (a *API) createSale(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	var in saleInput
 	if err := decode(w, r, &in); err != nil {
 		return err
@@ -74,7 +71,7 @@ func (a *API) open(ctx context.Context, s sale.Sale) error {
 	group.SetLimit(loadsAtOnce)
 	for _, it := range s.Items {
 		group.Go(func() error {
-			if err := a.cfg.Loader.Load(ctx, it); err != nil {
+			if err := a.guard("load item", func() error { return a.cfg.Loader.Load(ctx, it) }); err != nil {
 				return fmt.Errorf("load item %d: %w", it.ID, err)
 			}
 			return nil
@@ -93,9 +90,6 @@ func (a *API) showSale(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := query(r); err != nil {
-		return err
-	}
 	s, ok, err := a.cfg.Ledger.Sale(r.Context(), id)
 	if err != nil {
 		return fmt.Errorf("show sale %d: %w", id, err)
@@ -109,7 +103,7 @@ func (a *API) showSale(w http.ResponseWriter, r *http.Request) error {
 
 // listSales answers a page of sales in the order of their ids. A cursor is the last id of the page before.
 func (a *API) listSales(w http.ResponseWriter, r *http.Request) error {
-	_, limit, cursor, err := page(r)
+	limit, cursor, err := page(r)
 	if err != nil {
 		return err
 	}

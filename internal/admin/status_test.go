@@ -19,7 +19,7 @@ func TestEveryStatus(t *testing.T) {
 		w := newWorld()
 		w.put(1, 10)
 		w.put(2, 10).RetiredAt = someTime
-		w.buy(func(o *sale.Order) { o.ID, o.Status, o.RefundDue = due, sale.Expired, true })
+		w.buy(func(o *sale.Order) { o.ID, o.Status, o.RefundsDue = due, sale.Expired, 1 })
 		w.buy(func(o *sale.Order) { o.ID, o.Status = paid, sale.Paid })
 		w.reserved = []sale.Event{{OrderID: reserved, ItemID: 1001, UserID: "alice", Quantity: 1}}
 		return w
@@ -105,6 +105,7 @@ func TestEveryStatus(t *testing.T) {
 		{"POST", "/admin/items/1001/reload", "", redisDown, 503, "UNAVAILABLE"},
 		{"GET", "/admin/items/1001/reload", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"POST", "/admin/items/1001/reconcile", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/items/1001/reconcile?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/items/1001/reconcile", "", nil, 405, "METHOD_NOT_ALLOWED"},
 
 		{"GET", "/admin/orders", "", nil, 200, ""},
@@ -122,13 +123,17 @@ func TestEveryStatus(t *testing.T) {
 		{"POST", "/admin/orders/7/refunded", "", nil, 400, "BAD_REQUEST"},
 		{"POST", "/admin/orders/" + nobody.String() + "/refunded", "", nil, 404, "NOT_FOUND"},
 		{"POST", "/admin/orders/" + paid.String() + "/refunded", "", nil, 409, "NOT_DUE"},
+		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"refundsDue":1}`, nil, 200, ""},
+		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"refundsDue":2}`, nil, 409, "REFUNDS_CHANGED"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", big, nil, 413, "TOO_LARGE"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", "", unknown, 503, "OUTCOME_UNKNOWN"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", "", databaseDown, 503, "UNAVAILABLE"},
 		{"GET", "/admin/orders/" + due.String() + "/refunded", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"POST", "/admin/orders/" + due.String() + "/approve", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/orders/" + due.String() + "/approve?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/orders/" + due.String() + "/approve", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"POST", "/admin/orders/" + due.String() + "/refuse", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/orders/" + due.String() + "/refuse?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/orders/" + due.String() + "/refuse", "", nil, 405, "METHOD_NOT_ALLOWED"},
 
 		{"GET", "/admin/audit", "", nil, 200, ""},
@@ -140,6 +145,7 @@ func TestEveryStatus(t *testing.T) {
 		{"GET", "/admin/dlq", "", kafkaDown, 503, "UNAVAILABLE"},
 		{"DELETE", "/admin/dlq", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"POST", "/admin/dlq/replay", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/dlq/replay?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/dlq/replay", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"GET", "/admin/none", "", nil, 404, "NOT_FOUND"},
 	} {

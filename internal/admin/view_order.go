@@ -15,8 +15,9 @@ type OrderView struct {
 	Price        string  `json:"price"` // per unit
 	Currency     string  `json:"currency"`
 	Status       string  `json:"status"`
-	Payable      bool    `json:"payable"`   // its buyer can pay now
-	RefundDue    bool    `json:"refundDue"` // money has come in that it does not need
+	Payable      bool    `json:"payable"`    // its buyer can pay now
+	RefundDue    bool    `json:"refundDue"`  // money has come in that it does not need
+	RefundsDue   int64   `json:"refundsDue"` // payments that have to be paid back
 	Shard        int     `json:"shard"`
 	Epoch        int64   `json:"epoch"`
 	ReservedAt   Time    `json:"reservedAt"`
@@ -56,7 +57,7 @@ type OrdersView struct {
 func viewOrder(o *sale.Order, now time.Time) OrderView {
 	return OrderView{
 		OrderID: o.ID.String(), ItemID: o.ItemID, UserID: o.UserID, Quantity: o.Quantity, Price: string(o.Price), Currency: o.Currency,
-		Status: string(o.Status), RefundDue: o.RefundDue, Shard: o.Shard, Epoch: o.Epoch,
+		Status: string(o.Status), RefundDue: o.RefundDue(), RefundsDue: o.RefundsDue, Shard: o.Shard, Epoch: o.Epoch,
 		// Past its time an order cannot be paid, though the sweep may not have ended it yet.
 		Payable:    o.Status == sale.Pending && now.Before(o.ExpiresAt),
 		ReservedAt: Time{o.ReservedAt}, CreatedAt: happened(o.CreatedAt), ExpiresAt: happened(o.ExpiresAt), PaidAt: happened(o.PaidAt),

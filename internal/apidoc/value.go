@@ -59,14 +59,15 @@ func (g *values) object(schema *openapi3.Schema) map[string]any {
 		}
 	}
 	// A window that ends before it begins is refused whatever else is in it.
-	start, ok1 := made["startsAt"].(string)
-	end, ok2 := made["endsAt"].(string)
-	if from, to := parsed(start), parsed(end); ok1 && ok2 && to.Before(from) {
+	start, _ := made["startsAt"].(string)
+	end, _ := made["endsAt"].(string)
+	if from, to := parsed(start), parsed(end); !from.IsZero() && !to.IsZero() && to.Before(from) {
 		made["startsAt"], made["endsAt"] = end, start
 	}
 	return made
 }
 
+// parsed is a time, zero for what is none.
 func parsed(text string) time.Time {
 	t, _ := time.Parse(time.RFC3339, text)
 	return t

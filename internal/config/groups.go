@@ -32,6 +32,11 @@ type AdminClient struct {
 	AdminToken Secret `name:"admin-token" env:"FLASHGATE_ADMIN_TOKEN" none:"none" type:"token" group:"Admin API" help:"Bearer token of the admin API"`
 }
 
+// PublicClient is how the shell commands reach the public edge.
+type PublicClient struct {
+	URL string `name:"url" env:"FLASHGATE_URL" default:"http://127.0.0.1:8080" type:"http-url" help:"Public edge of a gateway"`
+}
+
 // Redis is the server, or the servers, of the stock.
 type Redis struct {
 	URL Secret `name:"redis-url" env:"FLASHGATE_REDIS_URL" default:"redis://127.0.0.1:6379" type:"redis" group:"Redis" help:"redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, addr= for more nodes, master_set= for Sentinel, or off for none"`

@@ -12,13 +12,19 @@ var refundRows = []row{
 	{name: "a status that is none", call: "GET /admin/orders?status=LOST", as: "admin", status: 400, code: "BAD_REQUEST", says: "status"},
 	{name: "orders without the token", call: "GET /admin/orders", status: 401, code: "UNAUTHORIZED"},
 	{name: "what became of an order", call: "GET /admin/orders/{twice}", as: "admin", status: 200, values: map[string]any{
-		"orderId": "{twice}", "status": "PAID", "refundDue": true, "refundedAt": nil, "payments.0.effect": "paid", "payments.1.effect": "refund_due",
+		"orderId": "{twice}", "status": "PAID", "refundDue": true, "refundsDue": 1, "refundedAt": nil, "payments.0.effect": "paid", "payments.1.effect": "refund_due",
 		"payments.1.amount": "1980", "payments.1.status": "SUCCEEDED", "userId": "32",
 	}},
 	{name: "no such order", call: "GET /admin/orders/{ghost}", as: "admin", status: 404, code: "NOT_FOUND"},
 	{name: "an order id that is none", call: "GET /admin/orders/x", as: "admin", status: 400, code: "BAD_REQUEST", says: "id"},
 	{name: "an order without the token", call: "GET /admin/orders/{twice}", status: 401, code: "UNAUTHORIZED"},
-	{name: "paid back", call: "POST /admin/orders/{twice}/refunded", as: "admin", status: 200, values: map[string]any{"refundDue": false, "refundedAt": anything, "payments.1.refundedAt": anything}},
+	{name: "paid back, but more was seen", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":2}`, status: 409, code: "REFUNDS_CHANGED", says: "refundsDue", values: map[string]any{"refundsDue": 1}},
+	{name: "paid back, and less than nothing was seen", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":-1}`, status: 400, code: "BAD_REQUEST", says: "refundsDue"},
+	{name: "paid back", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":1}`, header: []string{"Idempotency-Key", "refund"}, status: 200, values: map[string]any{"refundDue": false, "refundsDue": 0, "refundedAt": anything, "payments.1.refundedAt": anything}},
+	{name: "paid back, said again with the key", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":1}`, header: []string{"Idempotency-Key", "refund"}, status: 200, values: map[string]any{"refundDue": false}},
+	{name: "another number with the key", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":2}`, header: []string{"Idempotency-Key", "refund"}, status: 422, code: "KEY_REUSED"},
+	{name: "paid back, said again as seen", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":1}`, status: 200, values: map[string]any{"refundDue": false}},
+	{name: "paid back, and more was seen than anybody marked", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: `{"refundsDue":2}`, status: 409, code: "REFUNDS_CHANGED", values: map[string]any{"refundsDue": 0}},
 	{name: "paid back, said again", call: "POST /admin/orders/{twice}/refunded", as: "admin", body: "{}", status: 200, values: map[string]any{"refundDue": false}},
 	{name: "nothing was due", call: "POST /admin/orders/{paid}/refunded", as: "admin", status: 409, code: "NOT_DUE"},
 	{name: "of no order", call: "POST /admin/orders/{ghost}/refunded", as: "admin", status: 404, code: "NOT_FOUND"},
@@ -50,6 +56,7 @@ var changeRows = []row{
 
 	{name: "rename, extend and pause", call: "PATCH /admin/sales/110", as: "admin", body: `{"name":"new","endsAt":"{later}","paused":true}`, status: 200, values: map[string]any{"name": "new", "paused": true}},
 	{name: "shoppers see the pause", call: itemPath + "110", status: 200, until: true, values: map[string]any{"status": "PAUSED"}},
+	{name: "end a sale now", call: "PATCH /admin/sales/104", as: "admin", body: `{"endsAt":"now"}`, status: 400, code: "BAD_REQUEST", says: "endsAt: must be later than startsAt"},
 	{name: "resume", call: "PATCH /admin/sales/110", as: "admin", body: `{"paused":false}`, status: 200, values: map[string]any{"paused": false, "name": "new"}},
 	{name: "change nothing", call: "PATCH /admin/sales/110", as: "admin", body: `{}`, status: 200, values: map[string]any{"id": 110}},
 	{name: "move a start that has come", call: "PATCH /admin/sales/110", as: "admin", body: `{"startsAt":"{after}"}`, status: 409, code: "SALE_STARTED", says: "startsAt"},
@@ -60,8 +67,9 @@ var changeRows = []row{
 	{name: "change a sale without the token", call: "PATCH /admin/sales/110", body: `{"paused":true}`, status: 401, code: "UNAUTHORIZED"},
 	{name: "change a sale with too many words", call: "PATCH /admin/sales/110", as: "admin", body: "{large}", status: 413, code: "TOO_LARGE"},
 
-	{name: "pause an item, and change its price and limit", call: "PATCH /admin/items/110", as: "admin", body: `{"paused":true,"price":"1780.50","maxPerUser":4}`, status: 200, values: map[string]any{"paused": true, "price": "1780.50", "maxPerUser": 4}},
-	{name: "shoppers see the item's pause and price", call: itemPath + "110", status: 200, until: true, values: map[string]any{"status": "PAUSED", "price": "1780.50", "maxPerUser": 4}},
+	{name: "pause an item, and change its price and limit", call: "PATCH /admin/items/110", as: "admin", body: `{"paused":true,"price":"1780","maxPerUser":4}`, status: 200, values: map[string]any{"paused": true, "price": "1780", "maxPerUser": 4}},
+	{name: "shoppers see the item's pause and price", call: itemPath + "110", status: 200, until: true, values: map[string]any{"status": "PAUSED", "price": "1780", "maxPerUser": 4}},
+	{name: "a price that the currency does not have", call: "PATCH /admin/items/110", as: "admin", body: `{"price":"1780.5"}`, status: 400, code: "BAD_REQUEST", says: "price: must have at most 0 decimals"},
 	{name: "resume an item with more units", call: "PATCH /admin/items/110", as: "admin", body: `{"paused":false,"quantity":60}`, status: 200, until: true, values: map[string]any{"paused": false, "quantity": 60, "available": 60}},
 	{name: "the same number of shards is no change", call: "PATCH /admin/items/110", as: "admin", body: `{"shards":3}`, status: 200, values: map[string]any{"id": 110}},
 	{name: "another number of shards", call: "PATCH /admin/items/110", as: "admin", body: `{"shards":5}`, status: 501, code: "NOT_IMPLEMENTED", says: "shards"},
@@ -89,7 +97,11 @@ var changeRows = []row{
 
 var deskRows = []row{
 	{name: "what was done to an item, newest first", call: "GET /admin/audit?subject=item:110&limit=1", as: "admin", status: 200, values: map[string]any{
-		"entries.0.what": "item.restock", "entries.0.subject": "item:110", "entries.0.before.quantity": 60, "entries.0.after.quantity": 80, "nextCursor": anything,
+		"entries.0.what": "item.reload", "entries.0.subject": "item:110", "entries.0.before.epoch": anything, "entries.0.after.epoch": anything,
+		"entries.0.before.maxPerUser": 4, "nextCursor": anything,
+	}},
+	{name: "to another", call: "GET /admin/audit?subject=item:111", as: "admin", status: 200, values: map[string]any{
+		"entries.0.what": "item.restock", "entries.0.before.quantity": 0, "entries.0.after.quantity": 100, "nextCursor": nil,
 	}},
 	{name: "to an order", call: "GET /admin/audit?subject=order:{twice}", as: "admin", status: 200, values: map[string]any{"entries.0.what": "order.refunded", "nextCursor": nil}},
 	{name: "to what is no subject", call: "GET /admin/audit?subject=user:7", as: "admin", status: 400, code: "BAD_REQUEST", says: "subject"},
@@ -100,12 +112,16 @@ var deskRows = []row{
 	{name: "dead letters without the token", call: "GET /admin/dlq", status: 401, code: "UNAUTHORIZED"},
 
 	{name: "replay", call: "POST /admin/dlq/replay", as: "admin", status: 501, code: "NOT_IMPLEMENTED"},
+	{name: "replay with a wish", call: "POST /admin/dlq/replay?dry=1", as: "admin", status: 400, code: "BAD_REQUEST", says: "dry"},
 	{name: "replay without the token", call: "POST /admin/dlq/replay", status: 401, code: "UNAUTHORIZED"},
 	{name: "reconcile", call: "POST /admin/items/110/reconcile?fix=true", as: "admin", status: 501, code: "NOT_IMPLEMENTED"},
+	{name: "reconcile with a wish", call: "POST /admin/items/110/reconcile?fixed=true", as: "admin", status: 400, code: "BAD_REQUEST", says: "fixed"},
 	{name: "reconcile without the token", call: "POST /admin/items/110/reconcile", status: 401, code: "UNAUTHORIZED"},
 	{name: "approve", call: "POST /admin/orders/{paid}/approve", as: "admin", status: 501, code: "NOT_IMPLEMENTED"},
+	{name: "approve with a wish", call: "POST /admin/orders/{paid}/approve?x=1", as: "admin", status: 400, code: "BAD_REQUEST", says: "x"},
 	{name: "approve without the token", call: "POST /admin/orders/{paid}/approve", status: 401, code: "UNAUTHORIZED"},
 	{name: "refuse", call: "POST /admin/orders/{paid}/refuse", as: "admin", status: 501, code: "NOT_IMPLEMENTED"},
+	{name: "refuse with a wish", call: "POST /admin/orders/{paid}/refuse?x=1", as: "admin", status: 400, code: "BAD_REQUEST", says: "x"},
 	{name: "refuse without the token", call: "POST /admin/orders/{paid}/refuse", status: 401, code: "UNAUTHORIZED"},
 	{name: "metrics", call: "GET /metrics", status: 200},
 }

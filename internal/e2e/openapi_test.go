@@ -32,6 +32,7 @@ var beyondSchemas = map[string]string{
 	`^(id|item|itemId|item id|cursor): `:                  "an integer of a schema may be written with a sign, an exponent or zeros in front",
 	`^limit: must be an integer from 1 to 100$`:           "likewise",
 	`^order id: `: "likewise",
+	`^(items\[\d+\]\.)?price: must have at most \d decimals`:        "the currency counts",
 	`^(endsAt: must be later than|startsAt: must be earlier than) `: "the two times count together",
 	`^(starts|ends)At: must be a time with offset`:                  "a pattern lets 30 February pass",
 	`^paymentWindow: must be a duration`:                            "a pattern does not add up",

@@ -19,13 +19,12 @@ func TestADayInTheShop(t *testing.T) {
 	(&shop{tb: t, client: &http.Client{Timeout: 20 * time.Second}}).awaitReady(dev)
 	// The ports are others here. Nothing else of the script is changed.
 	script = strings.ReplaceAll(script, "http://127.0.0.1:8080", dev.public)
-	script = "set -euo pipefail\n" +
-		`flashgate() { if [[ $1 == pay ]]; then command flashgate "$@" --url "` + dev.public + `"; else command flashgate "$@"; fi; }` + "\n" + script
+	script = "set -euo pipefail\n" + script
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", script)
 	shell.Dir = t.TempDir()
-	shell.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "FLASHGATE_ADMIN_URL=" + dev.admin}
+	shell.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "FLASHGATE_ADMIN_URL=" + dev.admin, "FLASHGATE_URL=" + dev.public}
 	output, err := shell.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the script ended with %v:\n%s", err, output)

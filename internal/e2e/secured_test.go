@@ -117,7 +117,7 @@ func (v *vault) env() []string {
 		"SSL_CERT_FILE=" + v.trusted,
 		v.secret("FLASHGATE_DATABASE_URL", v.database.String()), v.secret("FLASHGATE_REDIS_URL", v.redis.String()),
 		v.secret("FLASHGATE_KAFKA_SASL_PASSWORD", v.password), v.secret("FLASHGATE_JWT_SECRET", jwtSecret), v.secret("FLASHGATE_ADMIN_TOKEN", adminToken),
-		v.secret("FLASHGATE_PAYMENT_SECRET", "payments-1c4e"),
+		v.secret("FLASHGATE_PAYMENT_SECRET", "payments-1c4e-9b07"),
 		"FLASHGATE_KAFKA_BROKERS=" + v.brokers, "FLASHGATE_KAFKA_TLS=on", "FLASHGATE_KAFKA_SASL_MECHANISM=scram-sha-512", "FLASHGATE_KAFKA_SASL_USER=sale",
 		"FLASHGATE_TRUSTED_PROXIES=127.0.0.0/8", "FLASHGATE_LISTEN=127.0.0.1:0", "FLASHGATE_ADMIN_LISTEN=127.0.0.1:0",
 	}

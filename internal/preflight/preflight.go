@@ -64,8 +64,8 @@ type Config struct {
 	InProcessRedis bool
 	// Keys checks the keys of tokens, and what else the process would refuse to start without. It returns what it found, such as "HS256".
 	Keys func(ctx context.Context) (string, error)
-	// Payments says that the payment webhook has a key.
-	Payments bool
+	// PaymentKey is the length of the key of the payment webhook in bytes; 0: there is none.
+	PaymentKey int
 	// Timeout bounds each check. Default 5 s.
 	Timeout time.Duration
 	Logger  *slog.Logger // default: nothing is logged
@@ -129,12 +129,18 @@ func (f *flight) keys(ctx context.Context) {
 	} else {
 		f.report.add("keys", Go, "%s", found)
 	}
-	if !f.Payments {
+	switch {
+	case f.PaymentKey == 0:
 		f.report.add("payments", Caution, "FLASHGATE_PAYMENT_SECRET is not set: the webhook refuses, and orders expire unpaid")
-		return
+	case f.PaymentKey < minPaymentKey:
+		f.report.add("payments", Caution, "FLASHGATE_PAYMENT_SECRET has %d bytes: below %d it can be guessed", f.PaymentKey, minPaymentKey)
+	default:
+		f.report.add("payments", Go, "the webhook has a key")
 	}
-	f.report.add("payments", Go, "the webhook has a key")
 }
+
+// minPaymentKey is the least length in bytes of a key that cannot be guessed. Providers make these keys, in forms of their own, so a shorter one works.
+const minPaymentKey = 16
 
 // nobody publishes for a stock that is only read.
 type nobody struct{}

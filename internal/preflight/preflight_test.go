@@ -44,12 +44,12 @@ func newField(t *testing.T) *field {
 	t.Cleanup(cancel)
 	f := &field{T: t, ctx: ctx}
 	f.cfg = preflight.Config{
-		Database: devtest.DatabaseLike(t, "preflight", ledger.Migrate),
-		Redis:    devtest.Redis(t, "--appendonly", "yes").URL(),
-		Kafka:    broker.Config{Brokers: devtest.Kfake(t).Brokers(), Partitions: 3},
-		Keys:     func(context.Context) (string, error) { return "a key", nil },
-		Payments: true,
-		Timeout:  timeout,
+		Database:   devtest.DatabaseLike(t, "preflight", ledger.Migrate),
+		Redis:      devtest.Redis(t, "--appendonly", "yes").URL(),
+		Kafka:      broker.Config{Brokers: devtest.Kfake(t).Brokers(), Partitions: 3},
+		Keys:       func(context.Context) (string, error) { return "a key", nil },
+		PaymentKey: 32,
+		Timeout:    timeout,
 	}
 	var err error
 	f.db, err = ledger.Open(ctx, ledger.Config{URL: f.cfg.Database})
@@ -176,6 +176,16 @@ func TestEverythingThatKeepsASaleFromOpening(t *testing.T) {
 	report = f.wait("item", preflight.Go, "10 of 10 units free in 2 shards of 5 to 5")
 	if report.Verdict == preflight.NoGo {
 		t.Errorf("the verdict is %s: %+v", report.Verdict, report.Findings)
+	}
+
+	// What works and is no good.
+	half := sale.Price("1980.50")
+	_, _, err := f.db.UpdateItem(f.ctx, it.ID, ledger.ItemPatch{Price: &half})
+	f.must(err)
+	f.wait("item", preflight.Caution, "1980.50 JPY has more decimals")
+	for bytes, want := range map[int]string{0: "is not set", 15: "has 15 bytes"} {
+		f.cfg.PaymentKey = bytes
+		f.wait("payments", preflight.Caution, want)
 	}
 
 	// One unit too many.

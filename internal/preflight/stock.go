@@ -47,6 +47,9 @@ func (f *flight) item(ctx context.Context, it *sale.Item) {
 		f.report.add(check, NoGo, "its shards cannot be read: %v", err)
 		return
 	}
+	if most := sale.CurrencyDecimals(it.Currency); it.Price.Decimals() > most {
+		f.report.add(check, Caution, "its price of %s %s has more decimals than the %d of the currency: it may be impossible to pay", it.Price, it.Currency, most)
+	}
 	free := make([]int64, 0, len(readings))
 	for _, r := range readings {
 		switch {

@@ -31,7 +31,7 @@ type Order struct {
 	Price      Price // per unit, as shown when it was reserved
 	Currency   string
 	Status     OrderStatus
-	RefundDue  bool // money has come in that it does not need, and has not been paid back
+	RefundsDue int64 // payments that it does not need, and that have not been paid back
 	KeyHash    string
 	Shard      int
 	Epoch      int64
@@ -45,6 +45,9 @@ type Order struct {
 	RejectReason string // of a REJECTED order
 	Trace        string // W3C traceparent of the purchase, or empty
 }
+
+// RefundDue reports whether money has come in that the order does not need, and has not been paid back.
+func (o *Order) RefundDue() bool { return o.RefundsDue > 0 }
 
 // Event says that units were reserved: what the outbox in Redis holds, Kafka carries and the consumer writes. The same reservation gives the
 // same event, whoever publishes it and however often.

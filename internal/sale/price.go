@@ -24,6 +24,26 @@ func ParsePrice(text string) (Price, error) {
 // Equal reports whether two valid prices are the same amount: "19.8" equals "19.80". An invalid price equals nothing.
 func (p Price) Equal(q Price) bool { return sameNumber(string(p), string(q)) }
 
+// Decimals is how many digits behind the point the price needs: 1 for "19.80".
+func (p Price) Decimals() int {
+	_, fraction, _ := strings.Cut(string(p), ".")
+	return len(strings.TrimRight(fraction, "0"))
+}
+
+// CurrencyDecimals is how many decimals amounts of a currency have: the exponent of its minor unit in ISO 4217. A code that is not listed here has two, as
+// nearly all have. It is the list of the standard, and not the digits that CLDR gives: those are how amounts are shown, such as none for RSD.
+func CurrencyDecimals(currency string) int {
+	switch currency {
+	case "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF":
+		return 0
+	case "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND":
+		return 3
+	case "CLF", "UYW":
+		return 4
+	}
+	return 2
+}
+
 func digits(s string, most int) bool {
 	if len(s) < 1 || len(s) > most {
 		return false

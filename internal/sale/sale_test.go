@@ -140,6 +140,19 @@ func TestCheckUser(t *testing.T) {
 	}
 }
 
+func TestDecimals(t *testing.T) {
+	for price, want := range map[sale.Price]int{"0": 0, "1980": 0, "19.8": 1, "19.80": 1, "1980.00": 0, "0.0001": 4} {
+		if got := price.Decimals(); got != want {
+			t.Errorf("%s has %d decimals, want %d", price, got, want)
+		}
+	}
+	for currency, want := range map[string]int{"JPY": 0, "KRW": 0, "ISK": 0, "USD": 2, "EUR": 2, "RSD": 2, "COP": 2, "KWD": 3, "IQD": 3, "CLF": 4, "ZWG": 2} {
+		if got := sale.CurrencyDecimals(currency); got != want {
+			t.Errorf("%s has %d decimals, want %d", currency, got, want)
+		}
+	}
+}
+
 func TestPrice(t *testing.T) {
 	for _, text := range []string{"0", "1980", "19.80", "0.0001", "99999999999999.9999"} {
 		if p, err := sale.ParsePrice(text); err != nil || string(p) != text {
