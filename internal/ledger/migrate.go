@@ -17,7 +17,7 @@ import (
 var migrations embed.FS
 
 // SchemaVersion is the version of the schema that this binary needs: the number of its last migration.
-const SchemaVersion int64 = 5
+const SchemaVersion int64 = 6
 
 const (
 	// schemaTable holds the version. It is not goose's default, because the database may be shared with a shop that uses goose itself.
