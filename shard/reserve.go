@@ -54,7 +54,8 @@ func (s *Stock) reserve(ctx context.Context, layout Layout, req *sale.Request) s
 	case <-ctx.Done():
 		result = w.giveUp()
 	}
-	if w.before != nil && (result.Outcome == sale.Already || result.Outcome == sale.Own) {
+	// The outcome is asked first: only who was given a result by its channel may read the rest. One who leaves meanwhile may be written to.
+	if (result.Outcome == sale.Already || result.Outcome == sale.Own) && w.before != nil {
 		return s.afterPublishing(ctx, w, result)
 	}
 	return result
