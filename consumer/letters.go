@@ -36,6 +36,20 @@ func refusedLetter(r reservation, err error) *letter {
 	return &letter{record: r.record, partition: r.partition, reason: broker.ReasonRefused, cause: err, event: &r.event}
 }
 
+// about is what the log says of a letter. What exactly is wrong with a record that nobody understands stands in the letter alone: it quotes what
+// anybody may have written there.
+func (l *letter) about() []any {
+	about := []any{"reason", l.reason, "partition", l.record.Partition, "offset", l.record.Offset}
+	if l.event != nil {
+		return append(about, "order", l.event.OrderID.String(), "item", l.event.ItemID, "error", l.cause)
+	}
+	var poison *broker.PoisonError
+	if errors.As(l.cause, &poison) && poison.Field() != "" {
+		about = append(about, "field", poison.Field())
+	}
+	return about
+}
+
 // addLetter puts a letter among those of its partition, by offset.
 func (s *session) addLetter(l *letter) {
 	p := l.partition
@@ -87,7 +101,7 @@ func (s *session) settle(ctx context.Context, l *letter) error {
 		}
 		l.written = true
 		s.metrics.letters.WithLabelValues(l.reason).Inc()
-		s.cfg.Logger.Error("record set aside", "reason", l.reason, "partition", l.record.Partition, "offset", l.record.Offset, "error", l.cause)
+		s.cfg.Logger.Error("record set aside", l.about()...)
 	}
 	if l.event == nil {
 		return nil

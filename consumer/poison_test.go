@@ -1,9 +1,13 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +23,27 @@ import (
 	"flashgate/internal/ledger"
 	"flashgate/internal/sale"
 )
+
+// somebody is what no log may hold.
+const somebody = "ann.lee-xK9fQ2"
+
+// quiet is a log that can be read while it is written.
+type quiet struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (q *quiet) Write(line []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.out.Write(line)
+}
+
+func (q *quiet) text() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.out.String()
+}
 
 // poisoned returns a good record, one of each kind of bad ones, and another good one, all with one key and so in one partition.
 func poisoned(l *lab) (records []*kgo.Record, good []sale.Event, reasons map[int]string) {
@@ -37,6 +62,26 @@ func poisoned(l *lab) (records []*kgo.Record, good []sale.Event, reasons map[int
 		{[]byte(`{"v":1,"orderId":"` + good[0].OrderID.String() + `","quantity":"1"}`), broker.ReasonMalformed},
 		{[]byte(`{"v":1,"orderId":"` + good[0].OrderID.String() + `","itemId":900719925474099,"userId":"u","quantity":1,"shard":0,"epoch":1,"reservedAt":"2026-11-27T12:00:00Z"}`), broker.ReasonInvalid},
 	}
+	for _, value := range []string{
+		`{"v":1,"` + somebody + `":1,"` + somebody + `":2}`,
+		`{"v":1,"orderId":"` + somebody + `"}`,
+		somebody,
+	} {
+		reason := broker.ReasonMalformed
+		if strings.Contains(value, "orderId") {
+			reason = broker.ReasonInvalid
+		}
+		bad = append(bad, struct {
+			value  []byte
+			reason string
+		}{[]byte(value), reason})
+	}
+	bad = append(bad, struct {
+		value  []byte
+		reason string
+	}{
+		[]byte(strings.Replace(string(first.Value), `"reservedAt":"`, `"reservedAt":"`+somebody, 1)), broker.ReasonInvalid,
+	})
 	records = append(records, first)
 	reasons = map[int]string{}
 	for _, b := range bad {
@@ -51,7 +96,11 @@ func TestPoison(t *testing.T) {
 		records, good, reasons := poisoned(l)
 		l.Write(l.t, records...)
 		registry := prometheus.NewRegistry()
-		w := l.start(func(c *consumer.Config) { c.Registerer = registry })
+		log := &quiet{}
+		w := l.start(func(c *consumer.Config) {
+			c.Registerer = registry
+			c.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
 		l.settled()
 		l.exactly(good)
 		letters := l.letters()
@@ -73,6 +122,10 @@ func TestPoison(t *testing.T) {
 		}
 		if n, err := testutil.GatherAndCount(registry, "flashgate_consumer_dead_letters_total"); err != nil || n < 6 {
 			l.t.Errorf("%d series of dead letters, %v", n, err)
+		}
+		// What somebody wrote there is kept in the letters, and gets into no log.
+		if text := log.text(); strings.Contains(text, somebody) || !strings.Contains(text, `"reason":"invalid"`) || !strings.Contains(text, `"field":"reservedAt"`) {
+			l.t.Errorf("the log is\n%s", text)
 		}
 		// Once is enough: whoever comes next begins behind them.
 		w.stop(l.t)

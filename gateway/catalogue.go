@@ -28,15 +28,17 @@ type itemState struct {
 	late atomic.Pointer[lateWinners]
 }
 
-// endedWinners is the set of those who must be looked at before they are told that the sale has ended. A retired item has none.
-func (e *entry) endedWinners() *winnerSet {
+// endedWinners is the set of those who are known to have bought when the sale has ended, nil where nothing is known of this end. complete says that
+// nobody else has: until then everybody who has a token may be a winner. A retired item has none.
+func (e *entry) endedWinners() (winners *winnerSet, complete bool) {
 	if !e.item.RetiredAt.IsZero() {
-		return noWinners
+		return noWinners, true
 	}
-	if late := e.state.late.Load(); late != nil {
-		return late.set
+	// A sale that was extended has had another end, and winners since.
+	if late := e.state.late.Load(); late != nil && late.ends.Equal(e.item.EndsAt) {
+		return late.set, late.complete
 	}
-	return nil // not known yet: look at everybody who has a token
+	return nil, false
 }
 
 // items is one reading of the catalogue. Immutable.

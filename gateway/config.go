@@ -34,7 +34,8 @@ type Config struct {
 	// some hundred for other things. Default DefaultMaxConns.
 	MaxConns int
 	// MaxLooks bounds how many winners are looked up at the same time; beyond it a winner gets 503. Only winners are looked up while the set of
-	// winners is known, so that it takes a fault to reach the bound. Default 256.
+	// winners is known, so that it takes a fault to reach the bound. As many again who ask for more than one user may have are looked up beside
+	// them; beyond it they are told so without. Default 256.
 	MaxLooks int
 	// CatalogueEvery is how often the catalogue is read again without being asked to. Default 1 s.
 	CatalogueEvery time.Duration

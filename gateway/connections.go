@@ -104,6 +104,9 @@ type connection struct {
 // it moves to the front before it reads on. When a header is too long, the last read has therefore filled up a buffer that begins with that
 // header; and it is the last moment in which that can be looked at, because the server gives the buffer away before it asks for an answer.
 // A buffer that fills up for another reason, with many requests that came together, is looked at in vain.
+//
+// All of this holds for a server that keeps its buffer between requests. With ReduceMemoryUsage, which nobody sets here, it would read the first byte
+// of each request by itself, and the buffer would never be read into whole.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.listener.cors == nil {

@@ -23,13 +23,14 @@ type Gateway struct {
 	server  *fasthttp.Server
 	cors    *cors
 
-	catalogue  *catalogue
-	looks      chan struct{} // one place per winner being looked up
-	checks     chan struct{} // one place per look at whether an order has ended
-	answeredAt atomic.Int64  // when the database last answered the catalogue or a look-up, in Unix nanoseconds
-	proofs     chan struct{} // one place per item being proven empty again
-	redis      callee
-	database   callee
+	catalogue    *catalogue
+	looks        chan struct{} // one place per winner being looked up
+	tooManyLooks chan struct{} // one place per user being looked up who asks for too many
+	checks       chan struct{} // one place per look at whether an order has ended
+	answeredAt   atomic.Int64  // when the database last answered the catalogue or a look-up, in Unix nanoseconds
+	proofs       chan struct{} // one place per item being proven empty again
+	redis        callee
+	database     callee
 
 	base     context.Context // the life of the gateway: everything that runs for it hangs on this, requests too
 	stop     context.CancelFunc
@@ -54,13 +55,14 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("make gateway: %w", err)
 	}
 	g := &Gateway{
-		cfg:       cfg,
-		log:       newThrottledLog(cfg.Logger, cfg.Now),
-		cors:      newCORS(cfg.CORSOrigins),
-		catalogue: newCatalogue(),
-		looks:     make(chan struct{}, cfg.MaxLooks),
-		checks:    make(chan struct{}, maxChecks),
-		proofs:    make(chan struct{}, maxProofs),
+		cfg:          cfg,
+		log:          newThrottledLog(cfg.Logger, cfg.Now),
+		cors:         newCORS(cfg.CORSOrigins),
+		catalogue:    newCatalogue(),
+		looks:        make(chan struct{}, cfg.MaxLooks),
+		tooManyLooks: make(chan struct{}, cfg.MaxLooks),
+		checks:       make(chan struct{}, maxChecks),
+		proofs:       make(chan struct{}, maxProofs),
 	}
 	g.refusal = refusalBytes(&answerNoRoom, g.cors.beforeReading())
 	g.base, g.stop = context.WithCancel(context.Background())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"flashgate/internal/panics"
 )
 
 // handle answers a request. The order of the routes is that of their frequency.
@@ -24,7 +26,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 func (g *Gateway) dispatch(ctx *fasthttp.RequestCtx, began time.Time, r route, id, query []byte) (k kind) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.log.warn("handle request: panic", "route", routeNames[r], "panic", panicText(p), "stack", string(debug.Stack()))
+			g.log.warn("handle request: panic", "route", routeNames[r], "panic", panics.Text(p), "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			k = g.answer(ctx, &answerInternal)
 		}

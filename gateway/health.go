@@ -27,7 +27,7 @@ func (g *Gateway) Check(context.Context) error {
 // database that is away from all gateways at once, and units are sold without it.
 func (g *Gateway) ready() bool {
 	_, known := g.catalogueAge()
-	return known && !g.draining.Load() && g.ports.Ready()
+	return known && !g.draining.Load() && g.ports.Ready(g.base) && !g.draining.Load()
 }
 
 // SoldOut reports whether this gateway answers "sold out" for an item without asking anybody.

@@ -2,11 +2,9 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -36,15 +34,6 @@ func (a about) with(more ...any) []any {
 		args = append(args, "trace", a.trace)
 	}
 	return append(args, more...)
-}
-
-// panicText is what a line says of a panic. Of the runtime's own the text; of others the type, since the text may be made of anything. The stack
-// says where it was.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", p)
 }
 
 // throttledLog writes a kind of line at most once a second, with the number of those left out in between: what goes wrong for one request

@@ -43,13 +43,17 @@ type holding struct {
 //
 // Known limit: a claim that is in the set costs a check of the signature more than one that is not, some 4 µs with a secret and some ten
 // times as much with a public key. Who measures a gateway from nearby, many thousand times, can tell.
-func (g *Gateway) look(ctx *fasthttp.RequestCtx, began time.Time, e *entry, c claim, plain *answer) kind {
+//
+// busy is for those who find no place among the ones that are looked at.
+func (g *Gateway) look(ctx *fasthttp.RequestCtx, began time.Time, e *entry, c claim, plain, busy *answer) kind {
 	a, end := g.lookCloser(ctx, began, e, c)
 	g.metrics.looks[end].Inc()
 	switch end {
 	case lookWinner:
 		return g.answer(ctx, &a)
-	case lookBusy, lookFailed:
+	case lookBusy:
+		return g.answer(ctx, busy)
+	case lookFailed:
 		return g.answer(ctx, &answerUnreadable)
 	}
 	return g.answer(ctx, plain)
@@ -95,9 +99,15 @@ func (h holding) answer(w wish) answer {
 
 // tooMany answers a purchase of more units than one user may have. It reserves nothing; but whoever has bought before maxPerUser was
 // lowered, and repeats that, is answered like everybody else who repeats a purchase. For that his own mark is read, or his row, which costs
-// no more than asking for an order, and is bounded by the same kind of bucket. Of whom nothing is found, or nothing can be found out, the
-// quantity is what is wrong.
+// no more than asking for an order, and is bounded by the same kind of bucket; and by places of their own, since a whole crowd may ask for
+// what its pages still offer, and must take none from the winners of what is sold out. Of whom nothing is found, or nothing can be found out, the quantity is what is wrong.
 func (g *Gateway) tooMany(ctx context.Context, e *entry, user string, w wish, trace string) answer {
+	select {
+	case g.tooManyLooks <- struct{}{}:
+		defer func() { <-g.tooManyLooks }()
+	default:
+		return badQuantity(e.item.MaxPerUser)
+	}
 	if held, end := g.held(ctx, e, user, trace); end == lookWinner {
 		return held.answer(w)
 	}

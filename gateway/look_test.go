@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -217,11 +218,22 @@ func TestLateWinners(t *testing.T) {
 		}
 		win("early")
 		sleep(30*time.Second - winnersSoon/2)
-		if g.entryOf(theItem).endedWinners() == nil {
-			t.Error("at the end nobody knows the winners: the whole crowd would be looked at")
+		if known, _ := g.entryOf(theItem).endedWinners(); known == nil {
+			t.Error("at the end nobody knows the winners: a crowd beyond what can be looked at would be told nothing")
 		}
 		do(t, g, purchaseOf(w.token(t, "early"))).want(t, 409, "ALREADY_PURCHASED")
 		win("late") // reserved before the end, written down after it
+		do(t, g, purchaseOf(w.token(t, "late"))).want(t, 409, "ALREADY_PURCHASED")
+		do(t, g, purchaseOf(w.token(t, "loser"))).want(t, 410, "SALE_ENDED")
+		// A crowd fills every place. Who is not known to have won is told what is right for nearly everybody.
+		for range cap(g.looks) {
+			g.looks <- struct{}{}
+		}
+		do(t, g, purchaseOf(w.token(t, "loser"))).want(t, 410, "SALE_ENDED")
+		do(t, g, purchaseOf(w.token(t, "early"))).want(t, 503, "UNAVAILABLE")
+		for range cap(g.looks) {
+			<-g.looks
+		}
 		sleep(winnersSoon)
 		do(t, g, purchaseOf(w.token(t, "late"))).want(t, 409, "ALREADY_PURCHASED")
 		do(t, g, purchaseOf(w.token(t, "loser"))).want(t, 410, "SALE_ENDED")
@@ -236,8 +248,22 @@ func TestLateWinners(t *testing.T) {
 		w.set(func(it *sale.Item) { it.EndsAt = time.Now().Add(time.Minute) })
 		must(t, g.Refresh(t.Context()))
 		win("extended")
-		sleep(time.Minute)
+		sleep(time.Minute - time.Second)
+		win("last")
+		sleep(time.Second)
 		do(t, g, purchaseOf(w.token(t, "extended"))).want(t, 409, "ALREADY_PURCHASED")
+		do(t, g, purchaseOf(w.token(t, "last"))).want(t, 409, "ALREADY_PURCHASED")
+		// It goes on and is ended at once, and the winners of this end cannot be fetched: those of the end before are not all of them.
+		w.set(func(it *sale.Item) { it.EndsAt = time.Now().Add(time.Minute) })
+		must(t, g.Refresh(t.Context()))
+		w.change(func() { w.fetch = func(context.Context, func(string)) error { return errors.New("away") } })
+		win("again")
+		w.set(func(it *sale.Item) { it.EndsAt = time.Now() })
+		must(t, g.Refresh(t.Context()))
+		for range 10 {
+			do(t, g, purchaseOf(w.token(t, "again"))).want(t, 409, "ALREADY_PURCHASED")
+			sleep(winnersSoon)
+		}
 		w.set(func(it *sale.Item) { it.RetiredAt = time.Now() })
 		must(t, g.Refresh(t.Context()))
 		do(t, g, purchaseOf(w.token(t, "early"))).want(t, 410, "SALE_ENDED")

@@ -25,8 +25,9 @@ type Ports struct {
 	Limits   Limits
 	Clients  Clients
 	Tokens   Tokens
-	// Ready reports whether everything else that a purchase needs is there. It must not block: it is called for every probe.
-	Ready func() bool
+	// Ready reports whether everything else that a purchase needs is there, now. Anybody may have it called, as often as he likes: what it asks for
+	// serves all who ask at the time. It may wait for that, and bounds the wait itself, to a few seconds.
+	Ready func(ctx context.Context) bool
 }
 
 func (p Ports) validate() error {

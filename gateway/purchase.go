@@ -21,14 +21,20 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 	case sale.Paused:
 		return g.answer(ctx, &answerPaused)
 	case sale.Ended:
-		if c, ok := g.mayHaveWon(ctx, e.endedWinners()); ok {
-			return g.look(ctx, began, e, c, &answerEnded)
+		winners, complete := e.endedWinners()
+		if c, ok := g.mayHaveWon(ctx, winners); ok {
+			return g.look(ctx, began, e, c, &answerEnded, &answerUnreadable)
+		}
+		// In the seconds around the end the set is older than the last reservations. A crowd beyond what can be looked at is told what is right
+		// for nearly all of it.
+		if c, ok := g.mayHaveWon(ctx, nil); ok && !complete {
+			return g.look(ctx, began, e, c, &answerEnded, &answerEnded)
 		}
 		return g.answer(ctx, &answerEnded)
 	}
 	if winners, soldOut := e.state.flag.soldOut(began); soldOut {
 		if c, ok := g.mayHaveWon(ctx, winners); ok {
-			return g.look(ctx, began, e, c, &answerSoldOut)
+			return g.look(ctx, began, e, c, &answerSoldOut, &answerUnreadable)
 		}
 		return g.answer(ctx, &answerSoldOut)
 	}

@@ -56,7 +56,10 @@ func parseWish(ctx *fasthttp.RequestCtx, maxPerUser int64) (w wish, bad answer, 
 }
 
 func badQuantity(maxPerUser int64) answer {
-	return badRequest(fmt.Sprintf("quantity: must be between 1 and %d", maxPerUser))
+	if maxPerUser == 1 {
+		return badRequest("body: quantity: must be 1")
+	}
+	return badRequest(fmt.Sprintf("body: quantity: must be between 1 and %d", maxPerUser))
 }
 
 // validKey reports whether key is 1 to 128 visible ASCII characters.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ func TestRetryAfterMaxPerUserWasLowered(t *testing.T) {
 		w.row = func(context.Context, sale.OrderID) (sale.Order, bool, error) { return sale.Order{}, false, errDown }
 		w.live = func(context.Context, int64, string) (sale.Order, bool, error) { return sale.Order{}, false, errDown }
 	}
-	const limit = `{"error":"BAD_REQUEST","message":"quantity: must be between 1 and 1"}`
+	const limit = `{"error":"BAD_REQUEST","message":"body: quantity: must be 1"}`
 	for name, c := range map[string]struct {
 		prepare []func(*world)
 		live    bool // he has a live order, as far as can be found out
@@ -115,4 +116,37 @@ func TestRetryAfterMaxPerUserWasLowered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A crowd asks for more than it may: so many are looked up as there are places, and the others are told the limit without.
+func TestLooksAtTooManyAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.items[0].MaxPerUser = 1
+		goOn := make(chan struct{})
+		var reads atomic.Int64
+		w.mark = func(context.Context, *sale.Item, string) (sale.Mark, bool, error) {
+			reads.Add(1)
+			<-goOn
+			return sale.Mark{OrderID: sale.NewOrderID(theItem), Quantity: 3}, true, nil
+		}
+		g := w.start(t, func(c *Config) { c.MaxLooks = 1 })
+		ask := func(user string) reply {
+			a := purchaseOf(w.token(t, user))
+			a.body = `{"quantity":3}`
+			return do(t, g, a)
+		}
+		first := make(chan reply)
+		go func() { first <- ask("winner") }()
+		synctest.Wait()
+		for _, user := range []string{"winner", "a", "b"} {
+			ask(user).want(t, 400, "BAD_REQUEST")
+		}
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d marks were read", n)
+		}
+		close(goOn)
+		(<-first).want(t, 409, "ALREADY_PURCHASED")
+		ask("winner").want(t, 409, "ALREADY_PURCHASED")
+	})
 }

@@ -111,10 +111,11 @@ func (g *Gateway) announce(n Notice) {
 
 // lateWinners is what a gateway knows of the buyers of an item at and after its end.
 type lateWinners struct {
-	set   *winnerSet
-	ends  time.Time // the end that they are of: a sale may be extended
-	whole bool      // nobody can have been added since they were fetched
-	next  time.Time // when to fetch them again unless whole
+	set      *winnerSet
+	ends     time.Time // the end that they are of: a sale may be extended
+	complete bool      // every purchase that was let in before the end had its answer when they were fetched
+	whole    bool      // nor can anybody have been added by a gateway whose clock is slow, or by one that was stopped for a while
+	next     time.Time // when to fetch them again unless whole
 }
 
 // endedLoop fetches the winners of items that end or have ended, so that their retries are told apart from the crowd's (section 3 of the design).
@@ -172,7 +173,8 @@ func (g *Gateway) fetchLate(e *entry, last *lateWinners) {
 		g.warnUnlessStopping("fetch winners of ended item", "item", e.item.ID, "error", err)
 		return
 	}
+	after := began.Sub(e.item.EndsAt)
 	e.state.late.CompareAndSwap(last, &lateWinners{
-		set: set, ends: e.item.EndsAt, whole: began.After(e.item.EndsAt.Add(winnersSettle)), next: began.Add(winnersSoon),
+		set: set, ends: e.item.EndsAt, complete: after >= g.cfg.RequestTimeout, whole: after > max(winnersSettle, g.cfg.RequestTimeout), next: began.Add(winnersSoon),
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync/atomic"
+
+	"flashgate/internal/panics"
 )
 
 // maxAbandoned bounds the calls that nobody waits for any more, to Redis and to the database each. There should be none: ports end their
@@ -37,7 +39,7 @@ func begin[T any](g *Gateway, to *callee, run func() T) *call[T] {
 		defer to.calls.Add(-1)
 		defer func() {
 			if p := recover(); p != nil {
-				g.log.warn("call for a request: panic", "panic", panicText(p), "stack", string(debug.Stack()))
+				g.log.warn("call for a request: panic", "panic", panics.Text(p), "stack", string(debug.Stack()))
 				close(c.done)
 			}
 		}()

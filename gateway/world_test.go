@@ -31,6 +31,7 @@ type world struct {
 	looks      []looked
 	notices    []Notice
 	unready    bool
+	ready      func(ctx context.Context) bool
 	cancelled  []string
 	told       []string // calls about payments: "pay", "unwritten"
 	payments   []sale.Payment
@@ -63,7 +64,15 @@ const theItem = 1001
 func (w *world) ports() Ports {
 	return Ports{
 		Seller: w, Zero: w, Marks: w, Orders: w, Payments: w, Source: w, Notices: w, Limits: w, Clients: w, Tokens: w.tokens,
-		Ready: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unready },
+		Ready: func(ctx context.Context) bool {
+			w.mu.Lock()
+			ready, unready := w.ready, w.unready
+			w.mu.Unlock()
+			if ready != nil {
+				return ready(ctx)
+			}
+			return !unready
+		},
 	}
 }
 

@@ -13,9 +13,9 @@ local function drop(giveBack)
   if short(redis.pcall('HLEN', KEYS[2]), meta) then return {'CORRUPT', 'buyers'} end
   local user, order = ARGV[3], ARGV[4]
   local mark = redis.call('HGET', KEYS[2], user)
-  if not mark then return {'OK', '0'} end
+  if not mark then return refuses(KEYS[3]) or {'OK', '0'} end
   local id, quantity = readMark(mark)
-  if id and id ~= order then return {'OK', '0'} end
+  if id and id ~= order then return refuses(KEYS[3]) or {'OK', '0'} end
   local units = giveBack and id and int(quantity) or 0
   if not id or stock + units > MAX then
     note(KEYS[3])

@@ -16,6 +16,9 @@ var marks string
 //go:embed drop.lua
 var drop string
 
+//go:embed identity.lua
+var identity string
+
 var (
 	//go:embed reserve.lua
 	reserve string
@@ -47,6 +50,8 @@ var (
 	outbox string
 	//go:embed readback.lua
 	readBack string
+	//go:embed server.lua
+	server string
 )
 
 // Script is a script as it is sent to Redis: the shared functions, then the file.
@@ -70,13 +75,14 @@ var (
 	Settle    = Script{"settle", prelude + settle, true}
 	Transfers = Script{"transfers", prelude + transfers, true}
 	Fence     = Script{"fence", prelude + fence, true}
-	Load      = Script{"load", prelude + load, true}
+	Load      = Script{"load", prelude + identity + load, true}
 	Mark      = Script{"mark", prelude + marks + mark, true}
 	Outbox    = Script{"outbox", prelude + outbox, true}
 	ReadBack  = Script{"readback", prelude + marks + readBack, true}
+	Server    = Script{"server", prelude + identity + server, true}
 )
 
 // All returns every script.
 func All() []Script {
-	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Outbox, ReadBack}
+	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Outbox, ReadBack, Server}
 }

@@ -54,6 +54,18 @@ local function open(stockKey, metaKey)
   return judge(redis.pcall('GET', stockKey), redis.pcall('HMGET', metaKey, unpack(META)))
 end
 
+-- refuses asks the server for a write that changes nothing, and returns its refusal, for the script to answer with; nil when
+-- it takes writes. A replica still answers from what it has, a demoted master as well, and what they have may be old. So an
+-- answer that ends something without having written anything (nothing is left, you have one already, there is no such mark)
+-- has to come from a server that could have written. (A master that writes only beside enough replicas, and has lost them,
+-- refuses as well: it may have been replaced.) It comes after everything else, because a full Redis refuses no write of a
+-- script behind its first. It costs a tenth of a look into INFO, and needs no right that writing does not need.
+local function refuses(metaKey)
+  local reply = redis.pcall('HDEL', metaKey, '')
+  if not failed(reply) or string.find(reply.err, 'WRONGTYPE') then return nil end
+  return reply
+end
+
 -- clock is the server's time in milliseconds since 1970, as text.
 local function clock()
   local now = redis.call('TIME')

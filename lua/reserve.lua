@@ -14,6 +14,8 @@
 --       'O'..mark: same key and quantity, event known to be in Kafka · 'P'..mark: likewise, but its outbox entry still stands ·
 --       'M'..mark and 'Q'..mark: as B and P, but the entry does not stand, and others are gone that nobody removed: the event
 --       may be nowhere, and the mark is all that there is of it}
+--       The refusal of a server that takes no writes, whether or not anything was to be written: nobody is answered by one
+--       that may be behind.
 -- NOT idempotent: a call that may have run is never repeated.
 
 local code, stock, meta = open(KEYS[1], KEYS[4])
@@ -95,6 +97,9 @@ if won > 0 then
   redis.call('DECRBY', KEYS[1], text(taken))
   redis.call('HSET', KEYS[4], 'waiting', text(meta.waiting + won), 'units', text(meta.units + taken),
     'marks', text(meta.marks + won), 'entries', text(meta.entries + 1), 'bver', text(meta.bver + 1))
+else
+  local refusal = refuses(KEYS[4])
+  if refusal then return refusal end
 end
 if odd then note(KEYS[4]) end
 return reply

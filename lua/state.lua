@@ -8,7 +8,8 @@
 --       also the number of marks or outbox entries where that key is not a hash.
 --       CORRUPT with `buyers`: not as many marks as were counted, or one that a script came upon and could not read;
 --       with `pending`: fewer entries than were counted. The numbers of the stock are good beside either.
--- Idempotent: reads only.
+--       The refusal of a server that takes no writes: what it holds may be old, and proves nothing.
+-- Idempotent: changes nothing.
 
 local names = {unpack(META)}
 names[#names + 1] = 'bad'
@@ -30,4 +31,4 @@ for i = 1, #META do
 end
 reply[#reply + 1] = failed(marks) and '' or text(marks)
 reply[#reply + 1] = failed(entries) and '' or text(entries)
-return reply
+return refuses(KEYS[4]) or reply

@@ -207,7 +207,7 @@ func TestLoad(t *testing.T) {
 		}
 		for i := range 2 {
 			meta, err := l.client.Do(l.ctx, l.client.B().Hgetall().Key(keysOf(32, i).meta).Build()).AsStrMap()
-			if err != nil || meta["epoch"] != "7" || meta["token"] != "7" || meta["k"] != "2" || meta["marks"] != l.do("HLEN", keysOf(32, i).buyers) || meta["entries"] != "0" || len(meta) != 10 {
+			if err != nil || meta["epoch"] != "7" || meta["token"] != "7" || meta["k"] != "2" || meta["marks"] != l.do("HLEN", keysOf(32, i).buyers) || meta["entries"] != "0" || len(meta) != 11 {
 				t.Errorf("shard %d: meta %v, %v", i, meta, err)
 			}
 			if l.do("EXISTS", keysOf(32, i).pending) != "0" {

@@ -46,12 +46,14 @@
 //	stock.go       Stock, New, Close              lanes.go       collecting what belongs to one call
 //	reserve.go     Reserve and its waiters        batch.go       one call for a batch, and its answers
 //	recover.go     after a lost reply             publish.go     events to the broker, outbox entries removed
-//	rebuild.go     outbox entries from marks
+//	rebuild.go     outbox entries from marks      account.go     shards with their marks, each at one instant
 //	mover.go       waiting for units of others    plan.go        which units go where
 //	transfer.go    take, give, settle             proof.go       what is free, proven
 //	correct.go     release, void, increase        load.go        fence, load
 //	retire.go      what is left, and its removal  read.go        reading without changing
+//	vacate.go      what a larger layout has left behind
 //	announce.go    messages between gateways      metrics.go     the table below
+//	server.go      who loaded it, who serves it   nodes.go       what each server says of itself
 //
 // # Metrics
 //

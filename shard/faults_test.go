@@ -316,6 +316,7 @@ func TestRefusalThatStays(t *testing.T) {
 	if r := s.Reserve(l.ctx, layout, request(layout, "7", 1, "")); r.Outcome != sale.Failed || !strings.Contains(r.Err.Error(), "NOREPLICAS") {
 		t.Errorf("got %+v", r)
 	}
+	l.do("CONFIG", "SET", "min-replicas-to-write", "0")
 	if got := l.totals(layout); got.free != 9 || got.waiting != 0 {
 		t.Errorf("Redis holds %+v", got)
 	}

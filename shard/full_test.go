@@ -30,12 +30,16 @@ func (l *lab) used() int64 {
 	return 0
 }
 
+// headroom is the memory that is left when a rush begins, in bytes: many times what the buffers of its connections take, which count in it, and enough
+// for half of the units.
+const headroom = 1_000_000
+
 // The memory runs out in the midst of a rush. Whoever is refused has nothing; whoever has something keeps it, and every script
 // that had begun came to its end. With memory the rest is sold, to the last unit and not one more.
 func TestMemoryRunsOutInARush(t *testing.T) {
 	l := newLab(t, onReal)
 	layout := Layout{Item: 91, Shards: 4}
-	const units, users = 6000, 9000
+	const units, users = 12_000, 18_000
 	kafka := &broker{}
 	stocks := []*Stock{l.stock(kafka), l.stock(kafka)}
 	l.load(stocks[0], layout, 1, units, nil)
@@ -49,7 +53,7 @@ func TestMemoryRunsOutInARush(t *testing.T) {
 	}
 	warm := int64(len(l.heldBy(layout)))
 	l.do("CONFIG", "SET", "maxmemory-policy", "noeviction")
-	l.do("CONFIG", "SET", "maxmemory", strconv.FormatInt(l.used()+200_000, 10))
+	l.do("CONFIG", "SET", "maxmemory", strconv.FormatInt(l.used()+headroom, 10))
 
 	yes := map[string]sale.OrderID{}
 	var mu sync.Mutex
@@ -171,24 +175,9 @@ func TestFullMemoryAndUnitsElsewhere(t *testing.T) {
 	}
 }
 
-// scripts is how many script calls a real Redis has had.
-func (l *lab) scripts() (n int) {
-	l.Helper()
-	for line := range strings.Lines(l.do("INFO", "commandstats")) {
-		if text, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-			text, _, _ = strings.Cut(text, ",")
-			var err error
-			if n, err = strconv.Atoi(text); err != nil {
-				l.Fatal(err)
-			}
-		}
-	}
-	return n
-}
-
-// A replica answers reads and refuses every move. Requests wait for the master with growing pauses, and are served when it is
+// A replica does not even say that a home is empty. Requests wait for the master with growing pauses, and are served when it is
 // there.
-func TestMoveOnAReplicaForAWhile(t *testing.T) {
+func TestEmptyHomeOnAReplicaForAWhile(t *testing.T) {
 	l := newLab(t, onReal)
 	layout := Layout{Item: 93, Shards: 2}
 	s := l.stock(&broker{})
@@ -196,21 +185,20 @@ func TestMoveOnAReplicaForAWhile(t *testing.T) {
 	s.warm(l, layout)
 	l.do("SET", keysOf(93, 0).stock, "0")
 	l.do("REPLICAOF", "127.0.0.1", "1")
-	calls := testutil.ToFloat64(s.metrics.calls.WithLabelValues("ok"))
+	answered, refused := s.metrics.calls.WithLabelValues("ok"), s.metrics.calls.WithLabelValues("refused")
+	calls := testutil.ToFloat64(answered)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if r := s.Reserve(l.ctx, layout, request(layout, "2", 1, "")); r.Outcome != sale.Reserved {
 			t.Errorf("got %+v", r)
 		}
 	})
-	// Each of its looks at the shards is two calls, and a take in vain.
-	scripts := l.scripts()
-	devtest.Eventually(t, timeout, func() bool { return l.scripts() > scripts+30 }, "nobody tries")
-	during := testutil.ToFloat64(s.metrics.calls.WithLabelValues("ok")) - calls
+	devtest.Eventually(t, timeout, func() bool { return testutil.ToFloat64(refused) > 2 }, "nobody tries")
+	during := testutil.ToFloat64(answered) - calls
 	l.do("REPLICAOF", "NO", "ONE")
 	wg.Wait()
-	if during != 1 {
-		t.Errorf("%v reserve calls while nothing could move", during)
+	if during != 0 {
+		t.Errorf("the replica has answered %v reserve calls", during)
 	}
 }
 
@@ -275,12 +263,12 @@ func TestEveryScriptOnAFullRedis(t *testing.T) {
 func TestEvictionInARush(t *testing.T) {
 	l := newLab(t, onReal)
 	layout := Layout{Item: 95, Shards: 4}
-	const units, users = 4000, 6000
+	const units, users = 12_000, 18_000
 	s := l.stock(&broker{})
 	l.load(s, layout, 1, units, nil)
 	s.warm(l, layout)
 	l.do("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-	l.do("CONFIG", "SET", "maxmemory", strconv.FormatInt(l.used()+100_000, 10))
+	l.do("CONFIG", "SET", "maxmemory", strconv.FormatInt(l.used()+headroom, 10))
 	counts, _ := l.buyers(layout, numbered(1, users, 1), 1, s)
 	t.Logf("outcomes: %v", counts)
 	for o := range counts {
@@ -314,7 +302,7 @@ func TestEvictionInARush(t *testing.T) {
 func TestReplicaThatStays(t *testing.T) {
 	l := newLab(t, onReal)
 	layout := Layout{Item: 96, Shards: 1}
-	s := l.stock(&broker{}, func(c *Config) { c.CallTimeout = 300 * time.Millisecond })
+	s := l.stock(&broker{}, func(c *Config) { c.CallTimeout = 2 * time.Second })
 	l.load(s, layout, 1, 10, nil)
 	s.warm(l, layout)
 	before := l.dump()

@@ -133,6 +133,9 @@ func describe(t *rapid.T, at place, stock string, meta, buyers, pending map[stri
 		lines = append(lines, "stock "+stock)
 	}
 	for field, value := range meta {
+		if field == "server" {
+			continue // by which server it was loaded: not the model's business
+		}
 		if strings.HasPrefix(field, "tr:") {
 			value = strings.Join(strings.Split(value, "\t")[:3], " ")
 		}

@@ -144,24 +144,28 @@ func (s *Stock) Read(ctx context.Context, layout Layout) ([]ShardReading, error)
 	readings := make([]ShardReading, layout.Shards)
 	var silent []error
 	for i, st := range s.survey(ctx, layout) {
-		readings[i] = ShardReading{
-			Shard: i, Loaded: st.loaded, Buyers: st.marks, Entries: st.entries, Waiting: st.waiting, Pending: st.units,
-			Moving: st.moving, K: st.k, Epoch: st.epoch, Token: st.token,
-		}
-		if st.stock >= 0 {
-			readings[i].Stock = &st.stock
-		}
-		fault := cmp.Or(st.loss, st.err)
+		readings[i] = reading(st)
 		if !st.answered {
-			silent = append(silent, fault)
+			silent = append(silent, cmp.Or(st.loss, st.err))
 		}
-		if errors.Is(fault, ErrNotLoaded) {
-			fault = nil // Loaded says so
-		}
-		readings[i].Fault = fault
-		readings[i].Readable = fault == nil || isLayout(fault)
 	}
 	return readings, errors.Join(silent...)
+}
+
+// reading is what a state says to others.
+func reading(st shardState) ShardReading {
+	r := ShardReading{
+		Shard: st.shard, Loaded: st.loaded, Buyers: st.marks, Entries: st.entries, Waiting: st.waiting, Pending: st.units,
+		Moving: st.moving, K: st.k, Epoch: st.epoch, Token: st.token,
+	}
+	if st.stock >= 0 {
+		r.Stock = &st.stock
+	}
+	if fault := cmp.Or(st.loss, st.err); !errors.Is(fault, ErrNotLoaded) { // Loaded says so
+		r.Fault = fault
+	}
+	r.Readable = r.Fault == nil || isLayout(r.Fault)
+	return r
 }
 
 // Outbox is what a shard's outbox holds at an instant.

@@ -340,9 +340,28 @@ func TestLostReplyOfTransferSteps(t *testing.T) {
 			if r.Outcome != sale.Reserved && r.Outcome != sale.Own {
 				t.Errorf("%s: %+v", step.Name, r)
 			}
+			if step == scriptSettle {
+				l.sweep(s, layout) // what else went down with that connection is the keeper's
+			}
 			if got := l.rest(layout); got.free != 0 || got.marks != 3 {
 				t.Errorf("%s: Redis holds %+v", step.Name, got)
 			}
 		}
 	})
+}
+
+// sweep does what the keeper does with transfers and outbox entries that are left, until there are none.
+func (l *lab) sweep(s *Stock, layout Layout) {
+	l.Helper()
+	devtest.Eventually(l, timeout, func() bool {
+		left := s.FinishTransfers(l.ctx, layout, 0) != nil
+		for n := range layout.Shards {
+			out, err := s.Outbox(l.ctx, layout, n)
+			left = left || err != nil || len(out.Entries) > 0
+			for _, e := range out.Entries {
+				left = s.Forget(l.ctx, layout.Item, n, e.Batch) != nil || left
+			}
+		}
+		return !left
+	}, "something is left")
 }

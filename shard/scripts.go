@@ -69,6 +69,7 @@ var (
 	scriptMark      = known(lua.Mark)
 	scriptOutbox    = known(lua.Outbox)
 	scriptReadBack  = known(lua.ReadBack)
+	scriptServer    = known(lua.Server)
 )
 
 // call is one run of a script. Its slices belong to the client from then on.

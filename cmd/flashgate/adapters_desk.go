@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"flashgate/internal/admin"
-	"flashgate/internal/broker"
 	"flashgate/internal/keeper"
 	"flashgate/internal/ledger"
 	"flashgate/internal/pause"
@@ -15,7 +14,7 @@ import (
 	"flashgate/shard"
 )
 
-// This file lets the admin API change sales, and answer about orders, changes and dead letters.
+// This file lets the admin API change sales, and answer about orders and changes.
 
 var (
 	_ admin.Changes      = deskLedger{}
@@ -23,14 +22,13 @@ var (
 	_ admin.Audit        = deskLedger{}
 	_ admin.Reservations = deskReservations{}
 	_ admin.Reloader     = deskReloader{}
-	_ admin.DeadLetters  = deskLetters{}
 )
 
 type deskLedger struct{ *ledger.DB }
 
 var patchOutcomes = map[ledger.PatchOutcome]admin.ChangeOutcome{
 	ledger.Patched: admin.Changed, ledger.NoSuch: admin.NothingThere, ledger.AlreadyStarted: admin.SaleStarted, ledger.BadWindow: admin.BadWindow,
-	ledger.PatchRetired: admin.ChangeRetired, ledger.BelowQuantity: admin.FewerUnits,
+	ledger.PatchRetired: admin.ChangeRetired, ledger.BelowSold: admin.BelowSold,
 }
 
 func (l deskLedger) UpdateSale(ctx context.Context, id int64, c admin.SaleChange) (sale.Sale, admin.ChangeOutcome, error) {
@@ -38,9 +36,11 @@ func (l deskLedger) UpdateSale(ctx context.Context, id int64, c admin.SaleChange
 	return s, patchOutcomes[outcome], unknown(err)
 }
 
-func (l deskLedger) UpdateItem(ctx context.Context, id int64, c admin.ItemChange) (sale.Item, admin.ChangeOutcome, error) {
-	it, outcome, err := l.DB.UpdateItem(ctx, id, ledger.ItemPatch{Quantity: c.Quantity, Price: c.Price, MaxPerUser: c.MaxPerUser, Paused: c.Paused})
-	return it, patchOutcomes[outcome], unknown(err)
+func (l deskLedger) UpdateItem(ctx context.Context, id int64, c admin.ItemChange) (admin.ChangedItem, admin.ChangeOutcome, error) {
+	it, outcome, err := l.DB.UpdateItem(ctx, id, ledger.ItemPatch{
+		Shards: c.Shards, Quantity: c.Quantity, Price: c.Price, MaxPerUser: c.MaxPerUser, Paused: c.Paused,
+	})
+	return admin.ChangedItem(it), patchOutcomes[outcome], unknown(err)
 }
 
 func (l deskLedger) Orders(ctx context.Context, f admin.OrderFilter) ([]sale.Order, string, error) {
@@ -64,13 +64,13 @@ func (l deskLedger) Payments(ctx context.Context, id sale.OrderID) ([]admin.Paym
 }
 
 var refundOutcomes = map[ledger.RefundOutcome]admin.RefundOutcome{
-	ledger.RefundDone: admin.RefundMarked, ledger.RefundBefore: admin.RefundMarkedBefore, ledger.RefundsChanged: admin.RefundsChanged,
-	ledger.RefundKeyReused: admin.RefundKeyReused, ledger.RefundNotDue: admin.RefundNotDue, ledger.RefundNoOrder: admin.RefundNoOrder,
+	ledger.RefundDone: admin.RefundMarked, ledger.RefundBefore: admin.RefundMarkedBefore, ledger.RefundNotDue: admin.RefundNotDue,
+	ledger.RefundNoOrder: admin.RefundNoOrder,
 }
 
-func (l deskLedger) Refunded(ctx context.Context, id sale.OrderID, word admin.Refund) (sale.Order, admin.RefundOutcome, error) {
-	o, outcome, err := l.DB.Refunded(ctx, id, ledger.Refund{Seen: word.Seen, Key: word.Key})
-	return o, refundOutcomes[outcome], unknown(err)
+func (l deskLedger) Refunded(ctx context.Context, id sale.OrderID, events []string) (admin.Refund, error) {
+	r, err := l.DB.Refunded(ctx, id, events)
+	return admin.Refund{Outcome: refundOutcomes[r.Outcome], Order: r.Order, Event: r.Event}, unknown(err)
 }
 
 func (l deskLedger) Audit(ctx context.Context, f admin.AuditFilter) ([]admin.AuditEntry, error) {
@@ -148,8 +148,13 @@ const reasonAsked = "asked"
 // waitForOther is the wait between two looks at a load that somebody else has begun.
 const waitForOther = 100 * time.Millisecond
 
-// Reload loads, or waits for somebody else who began after the call: his claim is above the one that the item had.
+// Reload loads because somebody asked for it.
 func (r deskReloader) Reload(ctx context.Context, item int64) error {
+	return r.load(ctx, item, reasonAsked)
+}
+
+// load loads, or waits for somebody else who began after the call: his claim is above the one that the item had.
+func (r deskReloader) load(ctx context.Context, item int64, reason string) error {
 	before, ok, err := r.ledger.Item(ctx, item)
 	if err != nil {
 		return err
@@ -158,7 +163,7 @@ func (r deskReloader) Reload(ctx context.Context, item int64) error {
 		return fmt.Errorf("load item %d: it does not exist", item)
 	}
 	for {
-		outcome, err := r.loader.Load(ctx, item, reasonAsked)
+		outcome, err := r.loader.Load(ctx, item, reason)
 		if err != nil || outcome == keeper.Loaded {
 			return err
 		}
@@ -169,6 +174,50 @@ func (r deskReloader) Reload(ctx context.Context, item int64) error {
 			return fmt.Errorf("load item %d: %w", item, ctx.Err())
 		}
 	}
+}
+
+// CarryOut looks at what became of a wish, and loads as long as it is open. Whoever has a lease of the item, a keeper perhaps, carries out all that is
+// wished for when he takes his snapshot; so this one only has to look again. A server that does not answer is waited for, too.
+func (r deskReloader) CarryOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
+	var last error
+	for {
+		outcome, err := r.carriedOut(ctx, item, wish, quantity)
+		if outcome != 0 {
+			return outcome, nil
+		}
+		if err == nil {
+			_, err = r.loader.Plan(ctx, item)
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		if !pause.For(ctx, waitForOther) {
+			return 0, fmt.Errorf("change the stock of item %d: %w", item, errors.Join(ctx.Err(), last))
+		}
+	}
+}
+
+// carriedOut says what became of a wish, 0 as long as it is open or its load has not come to its end.
+func (r deskReloader) carriedOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
+	it, ok, err := r.ledger.Item(ctx, item)
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok || !it.RetiredAt.IsZero():
+		return admin.WishRetired, nil
+	}
+	w, err := r.ledger.Wish(ctx, item)
+	if err != nil || w.Open() {
+		return 0, err
+	}
+	// Another wish may have taken the place of this one and been refused: this one would have been, too, or was not.
+	if quantity != nil && w.Refused >= wish && (w.Refused == wish || *quantity < it.Sold) {
+		return admin.WishBelowSold, nil
+	}
+	if loaded, err := r.loadedSince(ctx, item, 0); err != nil || !loaded {
+		return 0, err
+	}
+	return admin.WishDone, nil
 }
 
 // loadedSince reports whether every shard has the stock of a load with a newer claim.
@@ -187,31 +236,4 @@ func (r deskReloader) loadedSince(ctx context.Context, item, claim int64) (bool,
 		}
 	}
 	return true, nil
-}
-
-type deskLetters struct{ *broker.Admin }
-
-func (l deskLetters) List(ctx context.Context, cursor string, limit int) ([]admin.Letter, string, error) {
-	after, err := broker.ParseLetterCursor(cursor)
-	if err != nil {
-		return nil, "", errors.Join(admin.ErrBadCursor, err)
-	}
-	found, next, err := l.Letters(ctx, after, limit)
-	letters := make([]admin.Letter, len(found))
-	for i, letter := range found {
-		letters[i] = admin.Letter{
-			Partition: letter.Partition, Offset: letter.Offset, At: letter.At, Reason: letter.Reason, Error: letter.Error, Topic: letter.Topic,
-			SourcePartition: known(letter.SourcePartition), SourceOffset: known(letter.SourceOffset),
-			Key: letter.Key, Value: letter.Value, ValueBytes: letter.ValueBytes, OrderID: letter.OrderID,
-		}
-	}
-	return letters, next.String(), err
-}
-
-// known is a number, or nil for a negative one, which stands for none.
-func known[T int32 | int64](n T) *T {
-	if n < 0 {
-		return nil
-	}
-	return &n
 }

@@ -14,7 +14,7 @@ import (
 
 // auditCommand lists what people have changed.
 type auditCommand struct {
-	Subject string `name:"subject" placeholder:"THING" help:"Only changes of sale:ID, item:ID or order:ID"`
+	Subject string `name:"subject" placeholder:"THING" help:"Only changes of sale:ID, item:ID or order:ID, or replays of dead letters: dlq"`
 	page
 	adminCall
 }

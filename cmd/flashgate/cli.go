@@ -12,7 +12,7 @@ type cli struct {
 	Item      itemCommands     `cmd:"" help:"Show, restock and change items."`
 	Order     orderCommands    `cmd:"" help:"Show orders, and mark refunds."`
 	Audit     auditCommand     `cmd:"" help:"List what people have changed, newest first."`
-	Dlq       dlqCommands      `cmd:"" help:"List dead letters."`
+	Dlq       dlqCommands      `cmd:"" help:"List and replay dead letters."`
 	Pay       payCommand       `cmd:"" help:"Play the payment provider: tell the webhook about a payment."`
 	Preflight preflightCommand `cmd:"" help:"Say go or no-go before a sale: servers, schema, topics, clocks, keys, stock."`
 	Purge     purgeCommand     `cmd:"" help:"Delete orders of sales that are long over, or forget their users; says first what it would do."`

@@ -65,10 +65,12 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"sale create -f x.json", "", 2, "FLASHGATE_ADMIN_TOKEN: is required: the admin API answers nobody without it"},
 		{"sale list", "", 2, "FLASHGATE_ADMIN_TOKEN: is required: the admin API answers nobody without it"},
 		{"item show x", "", 2, `<id>: "x": not a decimal integer between 1 and 9007199254740991 without sign or leading zero; see flashgate item show --help`},
-		{"item restock 1 0", "", 2, `--units="0": must be a whole number from 1 to 9007199254740991`},
+		{"item restock 1 0", "", 2, `<units>="0": must be a whole number from 1 to 9007199254740991`},
 		{"item show 1 -o xml", "FLASHGATE_ADMIN_TOKEN=t", 2, `--output must be one of "table","json" but got "xml"; see flashgate item show --help`},
 		{"sale create -f /no/such/file", "FLASHGATE_ADMIN_TOKEN=t", 1, "read the sale: open /no/such/file: no such file or directory"},
-		{"sale create -f -", "FLASHGATE_ADMIN_TOKEN=t", 1, "read the sale: - holds no JSON"},
+		{"sale create -f -", "FLASHGATE_ADMIN_TOKEN=t", 1, "read the sale: - is empty"},
+		{"sale update 7", "FLASHGATE_ADMIN_TOKEN=t", 2, "nothing to change; see flashgate sale update --help"},
+		{"item update 7", "FLASHGATE_ADMIN_TOKEN=t", 2, "nothing to change; see flashgate item update --help"},
 		{"item show 1", "FLASHGATE_ADMIN_TOKEN=t FLASHGATE_ADMIN_URL=http://127.0.0.1:1", 1, "call the admin API at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
 	} {
 		got := flashgate(t, strings.Fields(test.settings), "", strings.Fields(test.args)...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -96,7 +95,7 @@ func number[T any](n *T) string {
 
 func instant(t admin.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// readInput reads a file, or the standard input for "-", up to what the server takes.
+// readInput reads a file, or the standard input for "-", up to what the server takes. Whether it makes sense is the server's to say: he names the place.
 func readInput(std *console, path string) ([]byte, error) {
 	in := std.in
 	if path != "-" {
@@ -113,8 +112,8 @@ func readInput(std *console, path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the sale: %w", err)
 	case len(data) > admin.MaxBody:
 		return nil, fmt.Errorf("read the sale: it is larger than %d bytes", admin.MaxBody)
-	case !json.Valid(data):
-		return nil, fmt.Errorf("read the sale: %s holds no JSON", path)
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, fmt.Errorf("read the sale: %s is empty", path)
 	}
 	return data, nil
 }

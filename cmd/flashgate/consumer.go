@@ -16,6 +16,7 @@ type consumerCommand struct {
 	config.KafkaGroup
 	config.Database
 	config.Retire
+	config.Reconcile
 }
 
 // Run implements the command.
@@ -33,7 +34,7 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 			return err
 		}
 		l.onStop("the connections", p.close)
-		k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.ShutdownTimeout)
+		k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type desk struct {
 	t        *testing.T
 	parts    *parts
 	public   string
+	kafka    broker.Config
 	settings []string
 }
 
@@ -54,7 +55,7 @@ func openDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, deadlines, config.Retire{RetireAfter: 24 * time.Hour}, 10*time.Second)
+	k, err := startWriter(l, p, kafka, deadlines, config.Retire{RetireAfter: 24 * time.Hour}, config.Reconcile{}, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func openDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	operators.setAdmin(l, api)
-	return &desk{t: t, parts: p, public: public, settings: []string{
+	return &desk{t: t, parts: p, public: public, kafka: kafka, settings: []string{
 		"FLASHGATE_ADMIN_URL=http://" + operators.address(), "FLASHGATE_ADMIN_TOKEN=desk-token", "FLASHGATE_JWT_SECRET=" + testKey,
 	}}
 }
@@ -162,6 +163,20 @@ func TestSalesFromTheShell(t *testing.T) {
 	if got := d.refused(saleOf(2, 2001, -1, 1), "sale", "create", "-f", "-"); !strings.HasPrefix(got, "flashgate: items[0].quantity: must be") {
 		t.Errorf("a negative quantity: %s", got)
 	}
+	for input, want := range map[string]string{
+		`{"startsAt":"2020-01-01T00:00:00Z","items":[{"quantity":1},]}`: "flashgate: items[1]: is not JSON: ",
+		`{"startsAt":"2020-01-01T00:00:00Z","items":[{"quantity":1`:     "flashgate: items[0]: JSON ends too early (400 BAD_REQUEST)",
+		`sale`: "flashgate: the body: is not JSON: ",
+	} {
+		if got := d.refused(input, "sale", "create", "-f", "-"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", input, got, want)
+		}
+	}
+	d.do(strings.Replace(saleOf(900, 9001, 1, 1), "2020-01-01", "2098-01-01", 1), "sale", "create", "-f", "-")
+	if got := d.refused("", "sale", "update", "900", "--end"); !strings.HasPrefix(got, "flashgate: sale 900 has not begun, so that it cannot end now: pause it with --pause, or move its start as well with --starts-at: ") {
+		t.Errorf("the end of a sale that has not begun: %s", got)
+	}
+	d.do("", "sale", "update", "900", "--end", "--starts-at", "2020-01-01T00:00:00Z")
 	if got := d.refused("", "sale", "show", "2"); got != "flashgate: sale 2 does not exist (404 NOT_FOUND)\n" {
 		t.Errorf("a sale that is not there: %s", got)
 	}

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,7 +16,6 @@ import (
 	"flashgate/internal/devstack"
 	"flashgate/internal/ledger"
 	"flashgate/internal/sale"
-	"flashgate/internal/token"
 	"flashgate/shard"
 )
 
@@ -39,6 +34,7 @@ type devCommand struct {
 	config.Browsers
 	config.Payments
 	config.Retire
+	config.Reconcile
 }
 
 // devServers are the servers that dev uses in place of private ones.
@@ -103,7 +99,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.ShutdownTimeout)
+	k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
 	if err != nil {
 		return nil, "", err
 	}
@@ -251,75 +247,4 @@ func loadDemo(ctx context.Context, db *ledger.DB, loader adminLoader) error {
 		return fmt.Errorf("create the demo sale: %w", err)
 	}
 	return loader.Load(ctx, created.Items[0])
-}
-
-// greet tells a newcomer what to do next.
-func (c *devCommand) greet(ctx context.Context, w io.Writer, set *devSet, public, operators string) error {
-	signer, err := token.NewSigner(token.SignerConfig{Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience})
-	if err != nil {
-		return err
-	}
-	it, _, err := set.ledger.Item(ctx, demoItem)
-	if err != nil {
-		return err
-	}
-	const user = "42"
-	bearer, err := signer.Sign(user, 24*time.Hour, time.Now())
-	if err != nil {
-		return err
-	}
-	edge, desk := "http://"+reachable(public), "http://"+reachable(operators)
-	program := os.Args[0]
-	var b strings.Builder
-	fmt.Fprintf(&b, `
-flashgate is open: sale %d, item %d, %d of %d units left.
-
-  Buy a unit, as user %s:
-    curl -i -X POST '%s/api/flash-sales/items/%d/purchase' -H 'Idempotency-Key: my-first-order' \
-      -H 'Authorization: Bearer %s'
-
-  Look at the order:
-    curl -s '%s/api/flash-sales/orders?itemId=%d' \
-      -H 'Authorization: Bearer %s'
-
-  A token for somebody else:
-    FLASHGATE_JWT_SECRET='%s' %s token --user 43
-
-  Look at the stock, and put a crowd in front of it:
-    FLASHGATE_ADMIN_URL='%s' FLASHGATE_ADMIN_TOKEN='%s' %s item show %d
-    %s bench rush --url '%s' --admin-url '%s' --admin-token '%s' --jwt-secret '%s' \
-      --database-url '%s' --redis-url '%s'
-
-  Shoppers      %s
-  Operators     %s   (/readyz, /metrics, /admin; token %s)
-  PostgreSQL    %s
-  Redis         %s
-  Kafka         %s
-  Kept in       %s
-
-Ctrl-C ends it.
-`, demoSale, demoItem, it.Quantity-it.Sold, it.Quantity, user, edge, demoItem, bearer, edge, demoItem, bearer, c.JWTSecret.Reveal(), program, desk, c.AdminToken.Reveal(), program, demoItem,
-		program, edge, desk, c.AdminToken.Reveal(), c.JWTSecret.Reveal(), set.database, set.redis,
-		edge, desk, c.AdminToken.Reveal(), set.database, set.redis, strings.Join(set.brokers, ","), c.keptIn(set.kept))
-	_, err = io.WriteString(w, b.String())
-	return err
-}
-
-func (c *devCommand) keptIn(dir string) string {
-	if dir == "" && c.DatabaseURL.IsSet() {
-		return "the database named above"
-	}
-	if dir == "" {
-		return "nothing: all of it is gone at the end (--data DIR keeps it)"
-	}
-	return dir
-}
-
-// reachable turns the address of a listener into one that a client on this machine can use.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return address
 }

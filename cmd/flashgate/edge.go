@@ -81,10 +81,15 @@ func (e *edge) open(ctx context.Context, l *life, p *parts, loader adminLoader) 
 	if err != nil {
 		return nil, fmt.Errorf("set up trusted proxies: %w", err)
 	}
+	reloader := deskReloader{loader.Loader, p.ledger, p.stock}
+	reconciler, err := newDeskReconciler(reloader)
+	if err != nil {
+		return nil, err
+	}
 	desk, err := admin.New(admin.Config{
 		Token: cfg.adminToken, Ledger: adminLedger{p.ledger}, Stock: adminStock{p.stock}, Loader: loader, Catalogue: e.gateway,
 		Changes: deskLedger{p.ledger}, Orders: deskLedger{p.ledger}, Audit: deskLedger{p.ledger}, Reservations: deskReservations{p.stock},
-		Reloader: deskReloader{loader.Loader, p.ledger, p.stock}, DeadLetters: deskLetters{p.admin}, Logger: p.logger, Registerer: p.registry,
+		Reloader: reloader, Reconciler: reconciler, DeadLetters: deskLetters{p.admin, p.producer, p.ledger, replayStep}, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return nil, err

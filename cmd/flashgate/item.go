@@ -12,8 +12,10 @@ import (
 type itemCommands struct {
 	Show    itemShowCommand    `cmd:"" help:"Show the numbers of an item in the database and in Redis."`
 	Restock itemRestockCommand `cmd:"" help:"Add units to an item."`
-	Update  itemUpdateCommand  `cmd:"" help:"Pause, resume or re-price an item, or change what one order may hold."`
+	Update  itemUpdateCommand  `cmd:"" help:"Pause, resume or re-price an item, or change its quantity, its shards, or what one order may hold."`
 	Reload  itemReloadCommand  `cmd:"" help:"Load the stock of an item anew from the database."`
+
+	Reconcile itemReconcileCommand `cmd:"" help:"Compare what Redis holds of an item with the database, and name the orders behind a difference."`
 }
 
 // itemShowCommand shows an item.
@@ -77,20 +79,21 @@ type itemUpdateCommand struct {
 	ID         id      `arg:"" help:"Item"`
 	Price      *string `name:"price" placeholder:"DECIMAL" help:"New price; an order keeps the one that was shown when it was reserved"`
 	MaxPerUser *int64  `name:"max-per-user" placeholder:"N" help:"Units that one order may hold"`
-	Quantity   *int64  `name:"quantity" placeholder:"N" help:"New quantity; a larger one is a restock"`
+	Quantity   *int64  `name:"quantity" placeholder:"N" help:"New quantity; a larger one is a restock, a smaller one takes a load and is refused below what is sold"`
+	Shards     *int64  `name:"shards" placeholder:"N" help:"Shards of the stock in Redis, 1 to 256; takes a load"`
 	switches
 	adminCall
 }
 
 // Run implements the command.
 func (c *itemUpdateCommand) Run(ctx context.Context, std *console) error {
-	patch := admin.ItemPatch{Price: c.Price, MaxPerUser: c.MaxPerUser, Quantity: c.Quantity, Paused: c.paused()}
+	patch := admin.ItemPatch{Shards: c.Shards, Price: c.Price, MaxPerUser: c.MaxPerUser, Quantity: c.Quantity, Paused: c.paused()}
 	if patch == (admin.ItemPatch{}) {
 		return errNothingToChange
 	}
-	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ItemView], error) {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReloadView], error) {
 		return client.UpdateItem(ctx, int64(c.ID), patch)
-	}, itemTable)
+	}, itemOrPending)
 }
 
 // itemReloadCommand loads an item.
@@ -103,11 +106,74 @@ type itemReloadCommand struct {
 func (c *itemReloadCommand) Run(ctx context.Context, std *console) error {
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReloadView], error) {
 		return client.Reload(ctx, int64(c.ID))
-	}, func(w io.Writer, v admin.ReloadView) {
-		if v.Item == nil {
-			row(w, shown(v.Pending.Message))
-			return
+	}, itemOrPending)
+}
+
+func itemOrPending(w io.Writer, v admin.ReloadView) {
+	if v.Item == nil {
+		row(w, shown(v.Pending.Message))
+		return
+	}
+	itemTable(w, *v.Item)
+}
+
+// itemReconcileCommand compares an item.
+type itemReconcileCommand struct {
+	ID  id   `arg:"" help:"Item"`
+	Fix bool `name:"fix" help:"If something is wrong, load the stock anew from the database; the item sells nothing for a moment"`
+	adminCall
+}
+
+// Run implements the command.
+func (c *itemReconcileCommand) Run(ctx context.Context, std *console) error {
+	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReconcileView], error) {
+		return client.Reconcile(ctx, int64(c.ID), c.Fix)
+	}, reconcileTable)
+}
+
+// concernedBecause says in words why an order is named.
+var concernedBecause = map[string]string{
+	"mark_missing": "is live in the database, and Redis does not know its buyer",
+	"mark_differs": "is live in the database, and Redis has another order or quantity of its buyer",
+	"mark_left":    "has ended in the database, and Redis still holds its units",
+	"event_lost":   "is reserved in Redis alone, and its event is nowhere",
+}
+
+func reconcileTable(w io.Writer, v admin.ReconcileView) {
+	if v.Found == nil {
+		row(w, shown(v.Pending.Message))
+		return
+	}
+	f := v.Found
+	reserved := "unknown"
+	if f.Pending != nil {
+		reserved = fmt.Sprint(f.Sold + *f.Pending)
+	}
+	row(w, "item", f.ID)
+	row(w, "quantity", f.Quantity)
+	row(w, "sold", f.Sold)
+	row(w, "free", number(f.Available))
+	row(w, "reserved", reserved)
+	row(w, "in flight", number(f.Pending))
+	row(w, "in transfer", number(f.InTransfer))
+	row(w, "drift", number(f.Drift))
+	row(w, "fixed", yesNo(f.Fixed))
+	if f.Undecided {
+		row(w, "of some reservations in flight it is not known whether their events still come: Kafka does not answer, or the order writers lag behind")
+	}
+	if len(f.Orders) == 0 {
+		return
+	}
+	row(w)
+	row(w, "ORDER", "UNITS", "WHY")
+	for _, o := range f.Orders {
+		why, ok := concernedBecause[o.Reason]
+		if !ok {
+			why = shown(o.Reason)
 		}
-		itemTable(w, *v.Item)
-	})
+		row(w, shown(o.OrderID), o.Quantity, why)
+	}
+	if more := f.Concerned - len(f.Orders); more > 0 {
+		row(w, fmt.Sprintf("and %d more", more))
+	}
 }

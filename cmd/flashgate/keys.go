@@ -50,7 +50,7 @@ func newVerifier(l *life, p *parts, auth config.Auth) (*token.Verifier, error) {
 	if auth.JWKSURL != "" {
 		set, err := token.NewKeySet(token.KeySetConfig{URL: auth.JWKSURL, Beside: static, Logger: p.logger, Registerer: p.registry})
 		if err != nil {
-			return nil, &config.Error{Name: "FLASHGATE_JWT_JWKS_URL", Value: auth.JWKSURL, Problem: err.Error()}
+			return nil, &config.Error{Name: "FLASHGATE_JWT_JWKS_URL", Problem: err.Error()}
 		}
 		p.ready.Add("jwks", set.Check)
 		l.background("the key set", func(ctx context.Context) error {

@@ -55,12 +55,22 @@ func run(ctx context.Context, args, environ []string, std console) int {
 	if err == nil {
 		return exitOK
 	}
+	if errors.As(err, new(usageError)) {
+		complain(std, err.Error()+"; see flashgate "+strings.TrimSpace(parsed.Selected().Path())+" --help")
+		return exitUsage
+	}
 	complain(std, config.Message(err))
 	if errors.As(err, new(*config.Error)) {
 		return exitUsage
 	}
 	return exitFailed
 }
+
+// usageError is an error that the command line alone is to blame for, found by the command itself.
+type usageError string
+
+// Error implements error.
+func (e usageError) Error() string { return string(e) }
 
 // parse returns the chosen command with its settings, or nil and the exit code when there is nothing to run.
 func parse(args, environ []string, std console) (*kong.Context, int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"flashgate/internal/admin"
 	"flashgate/internal/sale"
@@ -13,7 +14,7 @@ import (
 type orderCommands struct {
 	Show     orderShowCommand     `cmd:"" help:"Show what became of an order, with what the payment provider said."`
 	List     orderListCommand     `cmd:"" help:"List orders, newest first."`
-	Refunded orderRefundedCommand `cmd:"" help:"Mark what was due for an order as paid back."`
+	Refunded orderRefundedCommand `cmd:"" help:"Mark payments of an order as paid back: those that are due, or some of them."`
 }
 
 // orderShowCommand answers "what happened to my order?".
@@ -90,35 +91,69 @@ func (c *orderListCommand) Run(ctx context.Context, std *console) error {
 	})
 }
 
-// orderRefundedCommand marks refunds.
+// orderRefundedCommand marks payments as paid back.
 type orderRefundedCommand struct {
-	ID   sale.OrderID `arg:"" help:"Order"`
-	Seen *int64       `name:"refunds-due" placeholder:"N" help:"Mark only if so many are due, as order show has it. Default what is due when the command starts"`
+	ID     sale.OrderID `arg:"" help:"Order"`
+	Events []string     `name:"event" sep:"none" placeholder:"ID" help:"Only this payment, by its event; may be repeated. Default every payment that is due when the command starts"`
 	adminCall
 }
 
-// Run implements the command. It says what it is about to mark, and marks nothing else: a payment that comes in meanwhile is refused with it.
+// Run implements the command. It says which payments it marks and marks no other: one that comes in meanwhile stays due.
 func (c *orderRefundedCommand) Run(ctx context.Context, std *console) error {
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.OrderDetailView], error) {
 		order, err := client.Order(ctx, c.ID)
 		if err != nil {
 			return order, err
 		}
-		seen := c.Seen
-		if seen == nil {
-			seen = &order.Value.RefundsDue
+		events := c.Events
+		if len(events) == 0 {
+			events = toPayBack(order.Value.Payments)
 		}
-		announceRefund(std.err, order.Value)
-		return client.Refunded(ctx, c.ID, admin.RefundInput{RefundsDue: seen}, "")
+		if len(events) == 0 {
+			return order, c.nothingToName(std, order.Value)
+		}
+		announceRefund(std.err, order.Value, events)
+		after, err := client.Refunded(ctx, c.ID, admin.RefundInput{EventIDs: events})
+		if err == nil {
+			_, _ = fmt.Fprintf(std.err, "flashgate: marked; still due: %d\n", after.Value.RefundsDue)
+		}
+		return after, err
 	}, orderTable)
 }
 
-// announceRefund says what is due for an order, payment by payment.
-func announceRefund(w io.Writer, v admin.OrderDetailView) {
-	_, _ = fmt.Fprintf(w, "flashgate: refunds due for order %s: %d\n", shown(v.OrderID), v.RefundsDue)
-	for _, p := range v.Payments {
+// toPayBack are the events of payments that have to be paid back.
+func toPayBack(payments []admin.PaymentView) (events []string) {
+	for _, p := range payments {
 		if p.Effect == "refund_due" && p.RefundedAt == nil {
-			_, _ = fmt.Fprintf(w, "flashgate: payment %s, %s, of %s\n", shown(p.EventID), shown(p.Amount+" "+p.Currency), instant(p.ReceivedAt))
+			events = append(events, p.EventID)
 		}
+	}
+	return events
+}
+
+// nothingToName says why no payment is marked; an error unless all that ever was due is marked already.
+func (c *orderRefundedCommand) nothingToName(std *console, v admin.OrderDetailView) error {
+	switch {
+	case v.RefundsDue > 0:
+		return fmt.Errorf("mark the refunds of order %s: %d due, of no payment on record, as from before payments were recorded: if all that is due is paid back, "+
+			"mark it by POST /admin/orders/%s/refunded without a body", c.ID, v.RefundsDue, c.ID)
+	case v.RefundedAt == nil:
+		return fmt.Errorf("mark the refunds of order %s: none is due", c.ID)
+	}
+	_, _ = fmt.Fprintf(std.err, "flashgate: nothing is due for order %s any more\n", c.ID)
+	return nil
+}
+
+// announceRefund says which payments are about to be marked.
+func announceRefund(w io.Writer, v admin.OrderDetailView, events []string) {
+	_, _ = fmt.Fprintf(w, "flashgate: marks as paid back for order %s:\n", shown(v.OrderID))
+	for _, event := range events {
+		at := slices.IndexFunc(v.Payments, func(p admin.PaymentView) bool { return p.EventID == event })
+		if at < 0 {
+			_, _ = fmt.Fprintf(w, "flashgate: payment %s, which the order did not have a moment ago\n", shown(event))
+			continue
+		}
+		p := v.Payments[at]
+		_, _ = fmt.Fprintf(w, "flashgate: payment %s, %s, of %s\n", shown(p.EventID), shown(p.Amount+" "+p.Currency), instant(p.ReceivedAt))
 	}
 }

@@ -65,8 +65,8 @@ type parts struct {
 	admin    *broker.Admin
 	wasReady atomic.Bool
 
-	redisPing  atomic.Pointer[func(context.Context) error] // nil before there is a connection
-	redisFault atomic.Pointer[error]                       // why there is none yet
+	redisHealth atomic.Pointer[func(context.Context) error] // nil before there is a connection
+	redisFault  atomic.Pointer[error]                       // why there is none yet
 }
 
 // retryEvery is the wait between two attempts to reach a server at the start.
@@ -164,15 +164,15 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 		CallTimeout: min(time.Second, cfg.deadlines.RecordDeadline), OutboxLimit: cfg.outboxLimit,
 	})
 	if err == nil {
-		p.redisPing.Store(new(p.stock.Ping))
+		p.redisHealth.Store(new(p.stock.Health))
 	}
 	return err
 }
 
-// redisReady asks Redis for a sign of life, and says before there is a connection why there is none.
+// redisReady asks Redis for a sign of life, and whether every server may keep stock; it says before there is a connection why there is none.
 func (p *parts) redisReady(ctx context.Context) error {
-	if ping := p.redisPing.Load(); ping != nil {
-		return blame(redisSetting, (*ping)(ctx))
+	if health := p.redisHealth.Load(); health != nil {
+		return blame(redisSetting, (*health)(ctx))
 	}
 	if err := p.redisFault.Load(); err != nil {
 		return *err
@@ -200,12 +200,15 @@ func (p *parts) topicsReady(ctx context.Context) error {
 
 // canSell reports whether shoppers should be sent to this process. Once everything was there, units are sold without PostgreSQL, and without Kafka up
 // to the outbox limit; and what is away from one gateway is away from all, so that a balancer which believed it would shut the sale.
-func (p *parts) canSell() bool {
-	if p.ready.Ready() {
-		p.wasReady.Store(true)
-		return true
+func (p *parts) canSell(ctx context.Context) bool {
+	if p.wasReady.Load() {
+		return p.ready.Ready(ctx, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
 	}
-	return p.wasReady.Load() && p.ready.ReadyBut("postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
+	if !p.ready.Ready(ctx) {
+		return false
+	}
+	p.wasReady.Store(true)
+	return true
 }
 
 // close ends the connections in the order in which they depend on each other: first no event may be under way any more, then what carries

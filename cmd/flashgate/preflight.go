@@ -35,7 +35,8 @@ func (c *preflightCommand) Run(ctx context.Context, std *console) error {
 	kafka.Partitions, kafka.Replication = c.Partitions, c.Replication
 	report := preflight.Run(ctx, preflight.Config{
 		Database: c.Database.URL.Reveal(), Redis: c.Redis.URL.Reveal(), Kafka: kafka, PaymentKey: len(c.PaymentSecret.Reveal()), Timeout: c.Timeout,
-		Keys: func(ctx context.Context) (string, error) { return checkKeys(ctx, c.Auth) },
+		BlameKafka: blameKafka,
+		Keys:       func(ctx context.Context) (string, error) { return checkKeys(ctx, c.Auth) },
 	})
 	if err := c.show(std, report); err != nil {
 		return err

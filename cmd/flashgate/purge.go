@@ -29,7 +29,7 @@ func (c *purgeCommand) Run(ctx context.Context, std *console) error {
 	}
 	defer db.Close()
 	if err := db.CheckSchema(ctx); err != nil {
-		return err
+		return blameConnection(err)
 	}
 	mode := ledger.PurgeDelete
 	if c.Anonymise {
@@ -39,7 +39,7 @@ func (c *purgeCommand) Run(ctx context.Context, std *console) error {
 	if shownErr := c.show(std, report); err == nil {
 		err = shownErr
 	}
-	return err
+	return blameConnection(err)
 }
 
 // purged is the report as JSON.

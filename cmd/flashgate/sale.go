@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"flashgate/internal/admin"
+	"flashgate/internal/ops"
 )
 
 // saleCommands are the commands about sales.
@@ -92,7 +94,7 @@ type saleUpdateCommand struct {
 	Name     *string `name:"name" placeholder:"TEXT" help:"New name"`
 	StartsAt *string `name:"starts-at" placeholder:"TIME" help:"New start, RFC 3339 with offset; only before the sale began"`
 	EndsAt   *string `name:"ends-at" placeholder:"TIME" xor:"end" help:"New end, RFC 3339 with offset, or now"`
-	End      bool    `name:"end" xor:"end" help:"End the sale now"`
+	End      bool    `name:"end" xor:"end" help:"End the sale now. One that has not begun cannot end: pause it, or move its start as well (--starts-at)"`
 	switches
 	adminCall
 }
@@ -107,9 +109,15 @@ func (c *saleUpdateCommand) Run(ctx context.Context, std *console) error {
 	if patch == (admin.SalePatch{}) {
 		return errNothingToChange
 	}
-	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.SaleView], error) {
+	err := ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.SaleView], error) {
 		return client.UpdateSale(ctx, int64(c.ID), patch)
 	}, saleTable)
+	var refusal *admin.Refusal
+	if c.End && c.StartsAt == nil && errors.As(err, &refusal) && refusal.Code == ops.CodeBadRequest && strings.HasPrefix(refusal.Message, "endsAt:") {
+		// The one thing that can be wrong with an end that the gateway takes from its own clock.
+		return fmt.Errorf("sale %d has not begun, so that it cannot end now: pause it with --pause, or move its start as well with --starts-at: %w", c.ID, err)
+	}
+	return err
 }
 
 // switches pause and resume.
@@ -125,7 +133,7 @@ func (s switches) paused() *bool {
 	return &s.Pause
 }
 
-var errNothingToChange = errors.New("nothing to change; see --help")
+const errNothingToChange = usageError("nothing to change")
 
 func yesNo(yes bool) string {
 	if yes {

@@ -11,7 +11,7 @@ import (
 
 // startWriter starts the order writer, and makes the keeper, which the caller starts. shutdown is how long the process may take to stop: the order
 // writer gets half of it for the batch in hand.
-func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines, retire config.Retire, shutdown time.Duration) (*keeper.Keeper, error) {
+func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines, retire config.Retire, reconcile config.Reconcile, shutdown time.Duration) (*keeper.Keeper, error) {
 	writer, err := consumer.New(consumer.Config{
 		Broker: kafka, Ledger: p.ledger, DeadLetters: p.producer, StopTimeout: shutdown / 2, Logger: p.logger, Registerer: p.registry,
 	})
@@ -19,7 +19,7 @@ func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadli
 		return nil, err
 	}
 	cfg := keeperConfig(p, deadlines, kafka.Group)
-	cfg.RetireAfter = &retire.RetireAfter
+	cfg.RetireAfter, cfg.ReconcileEvery = &retire.RetireAfter, reconcile.ReconcileEvery
 	k, err := keeper.New(cfg)
 	if err != nil {
 		return nil, err

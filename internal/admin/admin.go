@@ -27,6 +27,7 @@ type Config struct {
 	Reservations Reservations
 	Audit        Audit
 	Reloader     Reloader
+	Reconciler   Reconciler
 	DeadLetters  DeadLetters
 
 	// Timeout bounds what a request asks of the database and of Redis, except for the times below. Default 5 s.
@@ -85,7 +86,7 @@ func (cfg Config) Validate() error {
 	}{
 		{"ledger", cfg.Ledger == nil}, {"stock", cfg.Stock == nil}, {"loader", cfg.Loader == nil}, {"catalogue", cfg.Catalogue == nil},
 		{"changes", cfg.Changes == nil}, {"orders", cfg.Orders == nil}, {"reservations", cfg.Reservations == nil}, {"audit", cfg.Audit == nil},
-		{"reloader", cfg.Reloader == nil}, {"dead letters", cfg.DeadLetters == nil},
+		{"reloader", cfg.Reloader == nil}, {"reconciler", cfg.Reconciler == nil}, {"dead letters", cfg.DeadLetters == nil},
 	} {
 		if port.missing {
 			return fmt.Errorf("%s: is missing", port.name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"flashgate/internal/ops"
 	"flashgate/internal/sale"
@@ -17,7 +18,8 @@ type AuditView struct {
 	NextCursor *string          `json:"nextCursor"` // null: that was the last page
 }
 
-// AuditEntryView is one change. Before and after are the rows of the database, with names as the rest of the API has them; null for none.
+// AuditEntryView is one change. Before and after are the rows of the database, with names as the rest of the API has them, also in
+// what they hold; null for none.
 type AuditEntryView struct {
 	ID      int64           `json:"id"`
 	At      Time            `json:"at"`
@@ -40,7 +42,7 @@ func (a *API) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if text, given := parameter(r, "subject"); given {
 		var ok bool
 		if filter.Subject, ok = subject(text); !ok {
-			return badRequest("subject: must be sale:ID, item:ID or order:ID")
+			return badRequest("subject: must be sale:ID, item:ID, order:ID or dlq")
 		}
 	}
 	entries, err := a.cfg.Audit.Audit(r.Context(), filter)
@@ -61,33 +63,69 @@ func (a *API) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// camelCased renames the members of a row of the database, ends_at to endsAt, and leaves their values as they are. What is no row stays.
-func camelCased(row []byte) json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(row, &members) != nil || members == nil {
-		return row
-	}
-	renamed := make(map[string]json.RawMessage, len(members))
-	for column, value := range members {
-		words := strings.Split(column, "_")
-		for i, word := range words[1:] {
-			if word != "" {
-				words[i+1] = strings.ToUpper(word[:1]) + word[1:]
-			}
-		}
-		renamed[strings.Join(words, "")] = value
-	}
-	text, err := json.Marshal(renamed)
+// camelCased renames the members of a row of the database, and of what is in it, all the way down: ends_at becomes endsAt. What is in no object stays as
+// it is, and so does what is no JSON.
+func camelCased(row json.RawMessage) json.RawMessage {
+	renamed, err := json.Marshal(renamedIn(row))
 	if err != nil {
 		return row
 	}
-	return text
+	return renamed
+}
+
+func renamedIn(value json.RawMessage) any {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(value, &members) == nil && members != nil {
+		renamed := make(map[string]any, len(members))
+		for column, member := range members {
+			renamed[camelCase(column)] = valueOf(column, member)
+		}
+		return renamed
+	}
+	var elements []json.RawMessage
+	if json.Unmarshal(value, &elements) == nil && elements != nil {
+		renamed := make([]any, len(elements))
+		for i, element := range elements {
+			renamed[i] = renamedIn(element)
+		}
+		return renamed
+	}
+	return value
+}
+
+// valueOf is the value of a column as the rest of the API has it, too: times in UTC with milliseconds, prices as text with all their digits.
+func valueOf(column string, value json.RawMessage) any {
+	switch {
+	case strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") || column == "olderThan":
+		var at time.Time
+		if json.Unmarshal(value, &at) == nil && !at.IsZero() {
+			return Time{at}
+		}
+	case column == "price":
+		var price json.Number
+		if json.Unmarshal(value, &price) == nil && price != "" {
+			return price.String()
+		}
+	}
+	return renamedIn(value)
+}
+
+func camelCase(column string) string {
+	words := strings.Split(column, "_")
+	for i, word := range words[1:] {
+		if word != "" {
+			words[i+1] = strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return strings.Join(words, "")
 }
 
 // subject returns the name of a subject as the table has it: another spelling of an order's id is the same order.
 func subject(text string) (string, bool) {
 	kind, id, _ := strings.Cut(text, ":")
 	switch kind {
+	case "dlq":
+		return text, text == kind
 	case "sale", "item":
 		_, err := sale.ParseID(id)
 		return text, err == nil

@@ -60,7 +60,7 @@ func refusedSale(outcome ChangeOutcome, id int64, change SaleChange) error {
 	return fmt.Errorf("change sale %d: the ledger answers with outcome %d", id, outcome)
 }
 
-// changeItem changes an item that exists. From the moment the database has it the answer is 200, whatever becomes of Redis.
+// changeItem changes an item that exists. From the moment the database has it the answer is that it was done, or will be, whatever becomes of Redis.
 func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -74,12 +74,6 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if change == (ItemChange{}) && patch.Shards == nil {
-		return a.showItem(w, r)
-	}
-	if err := a.fits(r.Context(), id, patch); err != nil {
-		return err
-	}
 	if change == (ItemChange{}) {
 		return a.showItem(w, r)
 	}
@@ -87,41 +81,24 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("change item %d: %w", id, err)
 	}
-	if err := refusedItem(outcome, id); err != nil {
+	if err := refusedItem(outcome, id, it.Item); err != nil {
 		return err
 	}
 	a.cfg.Logger.Info("item changed", "item", id, "changed", patch.names())
 	a.refresh(r.Context())
+	if it.Wish != 0 {
+		return a.carryOut(w, r, it, change.Quantity)
+	}
 	patience := readingWait
 	if change.Quantity != nil {
 		patience = max(patience, a.cfg.RestockWait) // units that were added are missing from Redis until the relay has put them there
 	}
-	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it, patience))
-	return nil
-}
-
-// fits refuses another number of shards than the item has, and a price that its currency does not have. Nothing of this version changes the shards
-// or the currency of an item, so it needs no lock.
-func (a *API) fits(ctx context.Context, id int64, patch ItemPatch) error {
-	if patch.Shards == nil && patch.Price == nil {
-		return nil
-	}
-	it, ok, err := a.cfg.Ledger.Item(ctx, id)
-	switch {
-	case err != nil:
-		return fmt.Errorf("change item %d: %w", id, err)
-	case !ok:
-		return noItem(id)
-	case !it.RetiredAt.IsZero():
-		return retiredItem(id)
-	case patch.Shards != nil && *patch.Shards != int64(it.Shards):
-		return notBuilt("shards: changing the number of shards is not built in this version; nothing was changed")
-	}
+	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it.Item, patience))
 	return nil
 }
 
 // refusedItem returns the answer to a change of an item that the ledger refused.
-func refusedItem(outcome ChangeOutcome, id int64) error {
+func refusedItem(outcome ChangeOutcome, id int64, it sale.Item) error {
 	switch outcome {
 	case Changed:
 		return nil
@@ -129,8 +106,8 @@ func refusedItem(outcome ChangeOutcome, id int64) error {
 		return noItem(id)
 	case ChangeRetired:
 		return retiredItem(id)
-	case FewerUnits:
-		return notBuilt("quantity: is below today's, and reducing the stock is not built in this version; nothing was changed")
+	case BelowSold:
+		return belowSold(fmt.Sprintf("quantity: %d units are sold; nothing was changed", it.Sold))
 	}
 	return fmt.Errorf("change item %d: the ledger answers with outcome %d", id, outcome)
 }

@@ -68,6 +68,10 @@ func (p ItemPatch) change() (ItemChange, error) {
 			c.number(n.field, n.value, -1, n.least, n.most)
 		}
 	}
+	if p.Shards != nil && c.err == nil {
+		shards := int(*p.Shards)
+		change.Shards = &shards
+	}
 	if p.Price != nil {
 		price := c.price("price", p.Price)
 		change.Price = &price
@@ -76,7 +80,7 @@ func (p ItemPatch) change() (ItemChange, error) {
 }
 
 func (p ItemPatch) names() []string {
-	return given(member{"quantity", p.Quantity != nil}, member{"price", p.Price != nil}, member{"maxPerUser", p.MaxPerUser != nil}, member{"paused", p.Paused != nil})
+	return given(member{"shards", p.Shards != nil}, member{"quantity", p.Quantity != nil}, member{"price", p.Price != nil}, member{"maxPerUser", p.MaxPerUser != nil}, member{"paused", p.Paused != nil})
 }
 
 type member struct {

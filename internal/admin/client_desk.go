@@ -48,8 +48,8 @@ func (c *Client) UpdateSale(ctx context.Context, id int64, patch SalePatch) (Ans
 }
 
 // UpdateItem changes what the patch has.
-func (c *Client) UpdateItem(ctx context.Context, id int64, patch ItemPatch) (Answer[ItemView], error) {
-	return change[ItemView](ctx, c, itemPath(id), patch)
+func (c *Client) UpdateItem(ctx context.Context, id int64, patch ItemPatch) (Answer[ReloadView], error) {
+	return change[ReloadView](ctx, c, itemPath(id), patch)
 }
 
 func change[T any](ctx context.Context, c *Client, path string, patch any) (Answer[T], error) {
@@ -86,13 +86,13 @@ func (c *Client) Order(ctx context.Context, id sale.OrderID) (Answer[OrderDetail
 	return call[OrderDetailView](ctx, c, http.MethodGet, orderPath(id), nil, "")
 }
 
-// Refunded marks what was due for an order as paid back; nothing where another number is due than in says. With a key (not "") it happens once.
-func (c *Client) Refunded(ctx context.Context, id sale.OrderID, in RefundInput, key string) (Answer[OrderDetailView], error) {
+// Refunded marks the payments of an order that in names as paid back, all of them or none; without names, everything that is due at that moment.
+func (c *Client) Refunded(ctx context.Context, id sale.OrderID, in RefundInput) (Answer[OrderDetailView], error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return Answer[OrderDetailView]{}, fmt.Errorf("call the admin API: %w", err)
 	}
-	return call[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", body, key)
+	return call[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", body, "")
 }
 
 // Audit asks for a page of changes, newest first, of one subject (such as sale:7) or all.
@@ -100,9 +100,4 @@ func (c *Client) Audit(ctx context.Context, subject string, limit int, cursor st
 	p := pageOf(limit, cursor)
 	p.set("subject", subject)
 	return call[AuditView](ctx, c, http.MethodGet, "/admin/audit"+p.encode(), nil, "")
-}
-
-// DeadLetters asks for a page of dead letters, oldest first.
-func (c *Client) DeadLetters(ctx context.Context, limit int, cursor string) (Answer[LettersView], error) {
-	return call[LettersView](ctx, c, http.MethodGet, "/admin/dlq"+pageOf(limit, cursor).encode(), nil, "")
 }

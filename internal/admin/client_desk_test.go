@@ -43,11 +43,11 @@ func TestClientOfTheDesk(t *testing.T) {
 	}
 	it, err := client.UpdateItem(ctx, 1001, admin.ItemPatch{Shards: given[int64](2), Quantity: given[int64](50), Price: given("750"), MaxPerUser: given[int64](3), Paused: given(false)})
 	wants(t, api, "/admin/items/1001", it, err)
-	if v := it.Value; v.Price != "750" || v.MaxPerUser != 3 || *v.Available != 50 {
+	if v := it.Value.Item; v.Price != "750" || v.MaxPerUser != 3 || *v.Available != 50 {
 		t.Errorf("the item is %+v", v)
 	}
-	if it, err = client.UpdateItem(ctx, 1001, admin.ItemPatch{}); err != nil || it.Value.Price != "750" {
-		t.Errorf("nothing changed to %+v, %v", it.Value, err)
+	if it, err = client.UpdateItem(ctx, 1001, admin.ItemPatch{}); err != nil || it.Value.Item.Price != "750" {
+		t.Errorf("nothing changed to %s, %v", it.JSON, err)
 	}
 	loaded, err := client.Reload(ctx, 1001)
 	wants(t, api, "/admin/items/1001", loaded, err)
@@ -68,7 +68,7 @@ func TestClientOfTheDesk(t *testing.T) {
 	if len(orders.Value.Orders) != 1 || orders.Value.Orders[0].OrderID != due.String() {
 		t.Errorf("refunds due are %s", orders.JSON)
 	}
-	refund, err := client.Refunded(ctx, due, admin.RefundInput{}, "a-key")
+	refund, err := client.Refunded(ctx, due, admin.RefundInput{})
 	wants(t, api, "/admin/orders/"+due.String(), refund, err)
 	if refund.Value.RefundDue || refund.Value.RefundsDue != 0 || !refund.Value.RefundedAt.Equal(someTime) {
 		t.Errorf("refunded: %s", refund.JSON)
@@ -76,7 +76,11 @@ func TestClientOfTheDesk(t *testing.T) {
 	o, err := client.Order(ctx, due)
 	wants(t, api, "/admin/orders/"+due.String(), o, err)
 	var refusal *admin.Refusal
-	if _, err := client.Refunded(ctx, open, admin.RefundInput{}, ""); !errors.As(err, &refusal) || refusal.Status != 409 || refusal.Code != "NOT_DUE" {
+	if _, err := client.Refunded(ctx, open, admin.RefundInput{EventIDs: []string{"e9"}}); !errors.As(err, &refusal) || refusal.Status != 409 || refusal.Code != "NOT_DUE" {
+		t.Errorf("the refusal is %v", err)
+	}
+	// A list without a name in it is not sent as none.
+	if _, err := client.Refunded(ctx, due, admin.RefundInput{EventIDs: []string{}}); !errors.As(err, &refusal) || refusal.Status != 400 {
 		t.Errorf("the refusal is %v", err)
 	}
 

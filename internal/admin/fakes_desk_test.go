@@ -25,18 +25,23 @@ type desk struct {
 	reserved []sale.Event // in Redis alone
 	entries  []admin.AuditEntry
 	letters  []admin.Letter
+	replays  []admin.Replay
+	replay   func(wish admin.Replay) (admin.Replayed, error)
 	kafka    bool // is away
 
 	find    func() // called before Redis is searched
 	reload  func(ctx context.Context, item int64) error
 	reloads atomic.Int64
+
+	compared []admin.Comparison // by the first call, the second, ...; else what the item is
+	carryOut func(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error)
 }
 
 // config is that of an API in front of a world.
 func (w *world) config() admin.Config {
 	return admin.Config{
 		Token: token, Ledger: w, Stock: w, Loader: w, Catalogue: w,
-		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, DeadLetters: w,
+		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, Reconciler: w, DeadLetters: w,
 	}
 }
 
@@ -92,25 +97,29 @@ func (w *world) UpdateSale(_ context.Context, id int64, c admin.SaleChange) (sal
 	return s, admin.Changed, nil
 }
 
-func (w *world) UpdateItem(_ context.Context, id int64, c admin.ItemChange) (sale.Item, admin.ChangeOutcome, error) {
+func (w *world) UpdateItem(_ context.Context, id int64, c admin.ItemChange) (admin.ChangedItem, admin.ChangeOutcome, error) {
 	if err := w.did("update item", &w.databaseDown); err != nil {
-		return sale.Item{}, 0, err
+		return admin.ChangedItem{}, 0, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	it, ok := w.item(id)
 	switch {
 	case w.outcomeUnknown:
-		return sale.Item{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
+		return admin.ChangedItem{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
 	case !ok:
-		return sale.Item{}, admin.NothingThere, nil
+		return admin.ChangedItem{}, admin.NothingThere, nil
 	case !it.RetiredAt.IsZero():
-		return sale.Item{}, admin.ChangeRetired, nil
-	case c.Quantity != nil && *c.Quantity < it.Quantity:
-		return sale.Item{}, admin.FewerUnits, nil
+		return admin.ChangedItem{}, admin.ChangeRetired, nil
+	case c.Quantity != nil && *c.Quantity < it.Sold:
+		return admin.ChangedItem{Item: *it}, admin.BelowSold, nil
+	}
+	wish := int64(0)
+	if c.Shards != nil && *c.Shards != it.Shards || c.Quantity != nil && *c.Quantity < it.Quantity {
+		wish = 7
 	}
 	if c.Quantity != nil {
-		it.Quantity = *c.Quantity
+		it.Quantity = max(it.Quantity, *c.Quantity)
 	}
 	if c.Price != nil {
 		it.Price = *c.Price
@@ -121,7 +130,7 @@ func (w *world) UpdateItem(_ context.Context, id int64, c admin.ItemChange) (sal
 	if c.Paused != nil {
 		it.Paused = *c.Paused
 	}
-	return *it, admin.Changed, nil
+	return admin.ChangedItem{Item: *it, Wish: wish}, admin.Changed, nil
 }
 
 func (w *world) Order(_ context.Context, id sale.OrderID) (sale.Order, bool, error) {
@@ -166,28 +175,43 @@ func (w *world) Payments(_ context.Context, id sale.OrderID) ([]admin.Payment, e
 	return w.payments[id], w.did("payments", &w.databaseDown)
 }
 
-// Refunded knows no keys: "reused" was used before.
-func (w *world) Refunded(_ context.Context, id sale.OrderID, word admin.Refund) (sale.Order, admin.RefundOutcome, error) {
-	if err := w.did("refunded "+word.Key, &w.databaseDown); err != nil {
-		return sale.Order{}, 0, err
+func (w *world) Refunded(_ context.Context, id sale.OrderID, events []string) (admin.Refund, error) {
+	if err := w.did(fmt.Sprintf("refunded %q", events), &w.databaseDown); err != nil {
+		return admin.Refund{}, err
 	}
 	i := w.at(id)
 	switch {
 	case w.outcomeUnknown:
-		return sale.Order{}, 0, errors.Join(errAway, admin.ErrOutcomeUnknown)
+		return admin.Refund{}, errors.Join(errAway, admin.ErrOutcomeUnknown)
 	case i < 0:
-		return sale.Order{}, admin.RefundNoOrder, nil
-	case word.Key == "reused":
-		return w.orders[i], admin.RefundKeyReused, nil
-	case !w.orders[i].RefundDue() && w.orders[i].RefundedAt.IsZero():
-		return w.orders[i], admin.RefundNotDue, nil
-	case !w.orders[i].RefundDue():
-		return w.orders[i], admin.RefundMarkedBefore, nil
-	case word.Seen != nil && *word.Seen != w.orders[i].RefundsDue:
-		return w.orders[i], admin.RefundsChanged, nil
+		return admin.Refund{Outcome: admin.RefundNoOrder}, nil
 	}
-	w.orders[i].RefundsDue, w.orders[i].RefundedAt = 0, someTime
-	return w.orders[i], admin.RefundMarked, nil
+	o, payments := &w.orders[i], slices.Clone(w.payments[id])
+	for _, event := range events {
+		at := slices.IndexFunc(payments, func(p admin.Payment) bool { return p.EventID == event && p.Effect == "refund_due" })
+		if at < 0 {
+			return admin.Refund{Outcome: admin.RefundNotDue, Order: *o, Event: event}, nil
+		}
+	}
+	marked := int64(0)
+	for at, p := range payments {
+		if p.Effect == "refund_due" && p.RefundedAt.IsZero() && (events == nil || slices.Contains(events, p.EventID)) {
+			payments[at].RefundedAt = someTime
+			marked++
+		}
+	}
+	if events == nil {
+		marked = o.RefundsDue
+	}
+	switch {
+	case marked == 0 && events == nil && o.RefundedAt.IsZero():
+		return admin.Refund{Outcome: admin.RefundNotDue, Order: *o}, nil
+	case marked == 0:
+		return admin.Refund{Outcome: admin.RefundMarkedBefore, Order: *o}, nil
+	}
+	w.payments[id] = payments
+	o.RefundsDue, o.RefundedAt = o.RefundsDue-marked, someTime
+	return admin.Refund{Outcome: admin.RefundMarked, Order: *o}, nil
 }
 
 func (w *world) Find(_ context.Context, it sale.Item, id sale.OrderID) (sale.Event, bool, error) {
@@ -240,6 +264,49 @@ func (w *world) Reload(ctx context.Context, item int64) error {
 	return w.did("reload", &w.redisDown)
 }
 
+func (w *world) Repair(ctx context.Context, item int64) error {
+	if err := w.did("repair", &w.redisDown); err != nil {
+		return err
+	}
+	if w.desk.reload != nil {
+		return w.desk.reload(ctx, item)
+	}
+	return nil
+}
+
+func (w *world) Compare(_ context.Context, item int64) (admin.Comparison, bool, error) {
+	if err := w.did("compare", &w.databaseDown); err != nil {
+		return admin.Comparison{}, false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	it, ok := w.item(item)
+	if !ok {
+		return admin.Comparison{}, false, nil
+	}
+	c := admin.Comparison{Item: *it, Shards: make([]admin.ShardView, it.Shards)}
+	if len(w.compared) > 0 {
+		c, w.compared = w.compared[0], w.compared[1:]
+		c.Item = *it
+	}
+	return c, true, nil
+}
+
+func (w *world) CarryOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
+	if err := w.did("carry out", &w.redisDown); err != nil {
+		return 0, err
+	}
+	if w.desk.carryOut != nil {
+		return w.desk.carryOut(ctx, item, wish, quantity)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if it, _ := w.item(item); quantity != nil {
+		it.Quantity = *quantity
+	}
+	return admin.WishDone, nil
+}
+
 // List has numbers of letters as cursors.
 func (w *world) List(_ context.Context, cursor string, limit int) ([]admin.Letter, string, error) {
 	if err := w.did("letters", &w.kafka); err != nil {
@@ -254,4 +321,12 @@ func (w *world) List(_ context.Context, cursor string, limit int) ([]admin.Lette
 		return w.letters[from:to], "", nil
 	}
 	return w.letters[from:to], strconv.Itoa(to), nil
+}
+
+func (w *world) Replay(_ context.Context, wish admin.Replay) (admin.Replayed, error) {
+	w.replays = append(w.replays, wish)
+	if err := w.did("replay", &w.kafka); err != nil || w.desk.replay == nil {
+		return admin.Replayed{}, err
+	}
+	return w.desk.replay(wish)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+
+	"flashgate/internal/panics"
 )
 
 var errPanic = errors.New("a fault of the program; the log has it")
@@ -13,7 +15,7 @@ var errPanic = errors.New("a fault of the program; the log has it")
 func (a *API) guard(what string, work func() error) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			a.cfg.Logger.Error("admin: caught a panic", "in", what, "panic", fault, "stack", string(debug.Stack()))
+			a.cfg.Logger.Error("admin: caught a panic", "in", what, "panic", panics.Text(fault), "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()

@@ -30,7 +30,10 @@ type LetterView struct {
 	OrderID         *string `json:"orderId"`
 }
 
-// listLetters answers a page of the dead-letter topic.
+// noLetters is the message of a reading of the dead letters that failed.
+const noLetters = "Kafka or the database does not answer, or the dead letters cannot be read"
+
+// listLetters answers a page of the dead-letter topic: those letters that nobody has replayed.
 func (a *API) listLetters(w http.ResponseWriter, r *http.Request) error {
 	limit, cursor, err := page(r)
 	if err != nil {
@@ -47,7 +50,7 @@ func (a *API) listLetters(w http.ResponseWriter, r *http.Request) error {
 		return badCursor()
 	case err != nil:
 		return &failure{
-			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, message: "Kafka does not answer, or its dead letters cannot be read",
+			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable, message: noLetters,
 			cause: fmt.Errorf("list dead letters: %w", err),
 		}
 	}

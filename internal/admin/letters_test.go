@@ -61,7 +61,7 @@ func TestDeadLetters(t *testing.T) {
 		refused(t, test.query, do(api, "GET", "/admin/dlq?"+test.query, ""), 400, "BAD_REQUEST", test.message)
 	}
 	w.kafka = true
-	refused(t, "Kafka away", do(api, "GET", "/admin/dlq", ""), 503, "UNAVAILABLE", "Kafka does not answer, or its dead letters cannot be read")
+	refused(t, "Kafka away", do(api, "GET", "/admin/dlq", ""), 503, "UNAVAILABLE", "Kafka or the database does not answer, or the dead letters cannot be read")
 }
 
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
@@ -69,10 +69,8 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	w.put(1, 10)
 	id := w.buy(func(*sale.Order) {}).String()
 	for target, message := range map[string]string{
-		"/admin/items/1001/reconcile?fix=true": "reconciling an item is not built in this version",
-		"/admin/orders/" + id + "/approve":     "approving orders is not built in this version",
-		"/admin/orders/" + id + "/refuse":      "refusing orders is not built in this version",
-		"/admin/dlq/replay":                    "replaying dead letters is not built in this version",
+		"/admin/orders/" + id + "/approve": "approving orders is not built in this version",
+		"/admin/orders/" + id + "/refuse":  "refusing orders is not built in this version",
 	} {
 		w.told()
 		refused(t, target, do(w.api(t), "POST", target, ""), 501, "NOT_IMPLEMENTED", message)

@@ -185,9 +185,18 @@ func TestRefunded(t *testing.T) {
 	refused(t, "nothing due", post(paid, ""), 409, "NOT_DUE", "no refund of order "+paid.String()+" is due")
 	stranger := sale.NewOrderID(1001)
 	refused(t, "no order", post(stranger, ""), 404, "NOT_FOUND", "order "+stranger.String()+" is not in the database")
-	refused(t, "seen", post(due, `{"refundsDue":-1}`), 400, "BAD_REQUEST", "refundsDue: must be an integer from 0 to")
-	refused(t, "seen", post(due, `{"refundsDue":null}`), 400, "BAD_REQUEST", "refundsDue: must be an integer, not null")
-	refused(t, "seen", post(due, `{"refundsDue":"1"}`), 400, "BAD_REQUEST", "refundsDue: must be an integer, not a string")
+	for body, message := range map[string]string{
+		`{"eventIds":[]}`:           "eventIds: names no payment; leave it out to mark everything that is due",
+		`{"eventIds":null}`:         "eventIds: must be an array, not null",
+		`{"eventIds":"e1"}`:         "eventIds: must be an array, not a string",
+		`{"eventIds":[1]}`:          "eventIds[0]: must be a string, not a number",
+		`{"eventIds":["e1",""]}`:    "eventIds[1]: must be 1 to 128 visible ASCII characters",
+		`{"eventIds":["e 1"]}`:      "eventIds[0]: must be 1 to 128 visible ASCII characters",
+		`{"eventIds":["e1"],"x":1}`: "x: is not known here",
+		`{"refundsDue":1}`:          "refundsDue: is not known here",
+	} {
+		refused(t, body, post(due, body), 400, "BAD_REQUEST", message)
+	}
 	refused(t, "body", post(due, `{"amount":"5"}`), 400, "BAD_REQUEST", "amount: is not known here")
 	refused(t, "body", post(due, `[]`), 400, "BAD_REQUEST", "the body: must be a JSON object")
 	refused(t, "body", post(due, strings.Repeat(" ", admin.MaxBody+1)), 413, "TOO_LARGE", "the body is larger")
@@ -199,23 +208,36 @@ func TestRefunded(t *testing.T) {
 	refused(t, "database away", post(due, ""), 503, "UNAVAILABLE", "the database does not answer or refused; nothing was changed")
 }
 
-// TestRefundedAsSeen has another payment come in between a look and the mark.
-func TestRefundedAsSeen(t *testing.T) {
+// TestRefundedByName has two operators pay back the same payment, and another one come in between their words.
+func TestRefundedByName(t *testing.T) {
 	w := newWorld()
-	due := w.buy(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Cancelled, 2 })
+	due := w.buy(func(o *sale.Order) { o.Status, o.RefundsDue = sale.Paid, 1 })
+	late := func(event string) admin.Payment {
+		return admin.Payment{EventID: event, Succeeded: true, Amount: "39.60", Currency: "EUR", Effect: "refund_due", ReceivedAt: someTime}
+	}
+	w.payments[due] = []admin.Payment{{EventID: "e0", Succeeded: true, Amount: "39.60", Currency: "EUR", Effect: "paid", ReceivedAt: someTime}, late("e1")}
 	var log bytes.Buffer
 	api := w.apiWith(t, func(c *admin.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	target := "/admin/orders/" + due.String() + "/refunded"
-	changed := do(api, "POST", target, `{"refundsDue":1}`)
-	if want := `{"error":"REFUNDS_CHANGED","message":"refundsDue: is 2 now; nothing was marked: look at the order again","refundsDue":2}` + "\n"; changed.status != 409 || changed.body != want {
-		t.Errorf("another one came in: %d %s", changed.status, changed.body)
-	}
-	refused(t, "a bad key", do(api, "POST", target, `{"refundsDue":2}`, "Idempotency-Key: "), 400, "BAD_REQUEST", "Idempotency-Key: must be one header")
-	refused(t, "a key of another number", do(api, "POST", target, `{"refundsDue":1}`, "Idempotency-Key: reused"), 422, "KEY_REUSED", "this Idempotency-Key was used for this order")
-	for range 2 {
-		if got := do(api, "POST", target, `{"refundsDue":2}`, "Idempotency-Key: k"); got.status != 200 || !strings.Contains(got.body, `"refundDue":false,"refundsDue":0,`) {
-			t.Errorf("as seen: %d %s", got.status, got.body)
+	for i, body := range []string{`{"eventIds":["e1"]}`, `{"eventIds":["e1"]}`, `{"eventIds":["e1","e1"]}`} {
+		want := `"refundDue":false,"refundsDue":0,`
+		if i > 0 {
+			want = `"refundDue":true,"refundsDue":1,`
 		}
+		if got := do(api, "POST", target, body); got.status != 200 || !strings.Contains(got.body, want) {
+			t.Errorf("said %d times before: %d %s", i, got.status, got.body)
+		}
+		if i == 0 {
+			w.payments[due] = append(w.payments[due], late("e2"))
+			w.orders[w.at(due)].RefundsDue++
+		}
+	}
+	for _, event := range []string{"e0", "e9"} {
+		refused(t, event, do(api, "POST", target, `{"eventIds":["e2","`+event+`"]}`), 409, "NOT_DUE",
+			"eventIds: "+event+" is no payment of order "+due.String()+" that has to be paid back; nothing was marked")
+	}
+	if p := w.payments[due][2]; !p.RefundedAt.IsZero() {
+		t.Errorf("a payment that nobody paid back is marked: %+v", p)
 	}
 	if n := strings.Count(log.String(), "order refunded"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, &log)

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,6 +118,7 @@ type SaleChange struct {
 
 // ItemChange is what is to change of an item. Nil leaves a value as it is.
 type ItemChange struct {
+	Shards     *int
 	Quantity   *int64
 	Price      *sale.Price
 	MaxPerUser *int64
@@ -133,7 +135,7 @@ const (
 	SaleStarted                 // the start cannot be moved any more
 	BadWindow                   // the sale would end before it starts
 	ChangeRetired               // nothing of it is sold any more
-	FewerUnits                  // the quantity is smaller than today's
+	BelowSold                   // the quantity is smaller than what is sold
 )
 
 // Changes is the part of the database that changes sales and items. What changes is in the audit table and announced to every gateway when a call
@@ -141,9 +143,25 @@ const (
 type Changes interface {
 	// UpdateSale changes a sale and returns it as it is then.
 	UpdateSale(ctx context.Context, id int64, change SaleChange) (sale.Sale, ChangeOutcome, error)
-	// UpdateItem changes an item and returns it as it is then. A larger quantity is a restock of the difference.
-	UpdateItem(ctx context.Context, id int64, change ItemChange) (sale.Item, ChangeOutcome, error)
+	// UpdateItem changes an item and returns it as it is then; after BelowSold as it is. A larger quantity is a restock of the difference.
+	UpdateItem(ctx context.Context, id int64, change ItemChange) (ChangedItem, ChangeOutcome, error)
 }
+
+// ChangedItem is an item behind a change.
+type ChangedItem struct {
+	sale.Item
+	Wish int64 // number of what a load has yet to do for this change: another number of shards, fewer units; 0: nothing. See Reloader.CarryOut
+}
+
+// WishOutcome says what became of a wish.
+type WishOutcome uint8
+
+// The ends of a wish.
+const (
+	WishDone      WishOutcome = iota + 1 // carried out, or replaced by a later one, or withdrawn; the stock is loaded
+	WishBelowSold                        // the quantity was below what was sold when the load came to it, and stays as it was
+	WishRetired                          // the item was retired first
+)
 
 // StatusRefundDue selects, in the place of a status, the orders with money to be paid back.
 const StatusRefundDue = "REFUND_DUE"
@@ -167,24 +185,23 @@ type Payment struct {
 	RefundedAt time.Time // zero where nothing was paid back
 }
 
-// Refund is the word that the refunds of an order have been paid.
-type Refund struct {
-	Seen *int64 // how many were due when whoever says it looked; nil: whatever is due now
-	Key  string // with one it counts once, however often it is given; empty: none
-}
-
 // RefundOutcome says how the marking of refunds ended.
 type RefundOutcome uint8
 
-// The ends of marking the refunds of an order. Only RefundMarked changed anything.
+// The ends of marking payments of an order as paid back. Only RefundMarked changed anything.
 const (
 	RefundMarked       RefundOutcome = iota + 1
-	RefundMarkedBefore               // by an earlier call
-	RefundsChanged                   // another number is due than was seen
-	RefundKeyReused                  // the key was used for this order with another number
-	RefundNotDue
+	RefundMarkedBefore               // by earlier calls, all of what was meant
+	RefundNotDue                     // one of those named has not to be paid back; or none was named, nothing is due, and nothing ever was paid back
 	RefundNoOrder
 )
+
+// Refund is what became of the word that payments have been paid back.
+type Refund struct {
+	Outcome RefundOutcome
+	Order   sale.Order // as it is then
+	Event   string     // RefundNotDue: the one that has not to be paid back; empty: none was named
+}
 
 // Orders is the part of the database that has the orders. Implementations are safe for concurrent use; their errors are those of Ledger, and
 // ErrBadCursor.
@@ -195,9 +212,9 @@ type Orders interface {
 	Orders(ctx context.Context, filter OrderFilter) (page []sale.Order, next string, err error)
 	// Payments reads what was said about an order, in the order of arrival.
 	Payments(ctx context.Context, id sale.OrderID) ([]Payment, error)
-	// Refunded marks everything that is due as paid back, if it is what was seen, and returns the order as it is then. What it changes is in the
-	// audit table.
-	Refunded(ctx context.Context, id sale.OrderID, word Refund) (sale.Order, RefundOutcome, error)
+	// Refunded marks payments as paid back: those with the event ids, all of them or none; for nil, all that is due at that moment. What it changes
+	// is in the audit table, with the ids.
+	Refunded(ctx context.Context, id sale.OrderID, events []string) (Refund, error)
 }
 
 // Reservations finds in Redis what is not in the database yet. Implementations are safe for concurrent use and return soon after the context has
@@ -210,7 +227,7 @@ type Reservations interface {
 
 // AuditFilter selects a page of the audit table.
 type AuditFilter struct {
-	Subject string // such as sale:7, item:1001, order:ID; empty: every one
+	Subject string // such as sale:7, item:1001, order:ID, dlq; empty: every one
 	Before  int64  // only entries with smaller ids; 0: from the newest
 	Limit   int
 }
@@ -240,6 +257,9 @@ type Reloader interface {
 	// Reload returns when the item has been loaded by a load that began after the call, whoever did it. It tries until ctx ends, unless a server
 	// that a load needs does not answer at all.
 	Reload(ctx context.Context, item int64) error
+	// CarryOut returns when a wish (see ChangedItem) has come to its end, whoever brought it there. It begins loads by itself, each only when brokers
+	// and order writers keep up. It tries until ctx ends; the keepers go on then. quantity is what the item was to have; nil: as it was.
+	CarryOut(ctx context.Context, item, wish int64, quantity *int64) (WishOutcome, error)
 }
 
 // Letter is a dead letter: a record that the order writer could not store.
@@ -260,6 +280,64 @@ type Letter struct {
 
 // DeadLetters is the dead-letter topic. Implementations are safe for concurrent use and return soon after the context has ended.
 type DeadLetters interface {
-	// List reads up to limit letters behind cursor, oldest first; an empty cursor is the start. next is empty when there are no more.
+	// List reads up to limit letters behind cursor, oldest first; an empty cursor is the start. Those that are closed are left out. next is empty when
+	// there are no more.
 	List(ctx context.Context, cursor string, limit int) (letters []Letter, next string, err error)
+	// Replay puts letters back where they came from, and closes them with a row in the audit table. A part of the work is a call's worth: the result
+	// says where the next call goes on. Its errors may be a *ReplayError, ErrNoLetter and ErrBadCursor.
+	Replay(ctx context.Context, wish Replay) (Replayed, error)
+}
+
+// ErrNoLetter says that there is no letter at the place that a replay names.
+var ErrNoLetter = errors.New("there is no such letter")
+
+// ReplayError says that a replay came to its end too early.
+type ReplayError struct {
+	Done   int // letters that were put back and closed
+	Unsure int // letters that may have been put back, and are not closed: they will be replayed once more
+	Err    error
+}
+
+// Error implements error.
+func (e *ReplayError) Error() string {
+	return fmt.Sprintf("replay dead letters: %d done, %d unsure: %v", e.Done, e.Unsure, e.Err)
+}
+
+// Unwrap returns what went wrong.
+func (e *ReplayError) Unwrap() error { return e.Err }
+
+// Replay says which letters are to be replayed: one, or all behind the cursor.
+type Replay struct {
+	DryRun bool         // only say what would be done
+	One    *LetterPlace // this one alone
+	Reason string       // only letters that are there for this reason; empty: for any
+	Cursor string       // what the call before gave; empty: the first
+	Asked  []byte       // the wish as JSON, for the audit table
+}
+
+// LetterPlace is where a letter is in the dead-letter topic.
+type LetterPlace struct {
+	Partition int32
+	Offset    int64
+}
+
+// Replayed is what a call did.
+type Replayed struct {
+	Replayed []ReplayedLetter
+	Kept     []KeptLetter
+	Next     string // the cursor of the next call; empty when nothing is left to do
+}
+
+// ReplayedLetter is a letter that was put back, or would be.
+type ReplayedLetter struct {
+	LetterPlace
+	OrderID sale.OrderID
+	Reason  string // for which it was set aside
+}
+
+// KeptLetter is a letter that cannot be put back, as it is no reservation now either.
+type KeptLetter struct {
+	LetterPlace
+	Reason string // for which it stays
+	Error  string
 }

@@ -3,25 +3,33 @@ package admin
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"flashgate/internal/ops"
 	"flashgate/internal/sale"
 )
 
-// RefundInput is the word that refunds have been paid, as it is sent.
+// RefundInput is the word that payments have been paid back, as it is sent.
 type RefundInput struct {
-	// RefundsDue is how many were due when whoever sends it looked; left out, whatever is due is meant.
-	RefundsDue *int64 `json:"refundsDue,omitempty"`
+	EventIDs []string `json:"eventIds,omitzero"` // of those payments; left out, all that is due at that moment is meant
 }
 
-// refunded marks what was due as paid back. Again, it is the same.
+// check returns what is wrong with the word. No name is not none: a list that came out empty by mistake must not mark everything.
+func (in RefundInput) check() error {
+	var c checker
+	if in.EventIDs != nil && len(in.EventIDs) == 0 {
+		c.fail("eventIds", "names no payment; leave it out to mark everything that is due")
+	}
+	for i, event := range in.EventIDs {
+		if err := sale.CheckEventID(event); err != nil {
+			c.fail(fmt.Sprintf("eventIds[%d]", i), err.Error())
+		}
+	}
+	return c.err
+}
+
+// refunded marks payments as paid back. Said again, it is answered in the same way.
 func (a *API) refunded(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathOrder(r)
-	if err != nil {
-		return err
-	}
-	key, err := idempotencyKey(r)
 	if err != nil {
 		return err
 	}
@@ -29,21 +37,18 @@ func (a *API) refunded(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeOptional(w, r, &in); err != nil {
 		return err
 	}
-	if in.RefundsDue != nil {
-		var c checker
-		if c.number("refundsDue", in.RefundsDue, -1, 0, sale.MaxQuantity); c.err != nil {
-			return c.err
-		}
+	if err := in.check(); err != nil {
+		return err
 	}
-	o, outcome, err := a.cfg.Orders.Refunded(r.Context(), id, Refund{Seen: in.RefundsDue, Key: key})
+	refund, err := a.cfg.Orders.Refunded(r.Context(), id, in.EventIDs)
 	if err != nil {
 		return fmt.Errorf("mark order %s as refunded: %w", id, err)
 	}
-	if err := refusedRefund(outcome, id, o.RefundsDue); err != nil {
+	if err := refund.refused(id); err != nil {
 		return err
 	}
-	if outcome == RefundMarked {
-		a.cfg.Logger.Info("order refunded", "order", id, "item", o.ItemID)
+	if refund.Outcome == RefundMarked {
+		a.cfg.Logger.Info("order refunded", "order", id, "item", refund.Order.ItemID, "due", refund.Order.RefundsDue)
 	}
 	payments, err := a.cfg.Orders.Payments(r.Context(), id)
 	if err != nil {
@@ -52,26 +57,23 @@ func (a *API) refunded(w http.ResponseWriter, r *http.Request) error {
 			message: "the refund is marked, but the order could not be read afterwards: ask for it again",
 		}
 	}
-	ops.WriteJSON(w, http.StatusOK, a.viewDetail(&o, payments))
+	ops.WriteJSON(w, http.StatusOK, a.viewDetail(&refund.Order, payments))
 	return nil
 }
 
-// refusedRefund returns the answer to a mark that the ledger refused; due is how many refunds are due now.
-func refusedRefund(outcome RefundOutcome, id sale.OrderID, due int64) error {
-	switch outcome {
+// refused returns the answer to a mark that the ledger refused.
+func (f Refund) refused(id sale.OrderID) error {
+	switch f.Outcome {
 	case RefundMarked, RefundMarkedBefore:
 		return nil
-	case RefundsChanged:
-		return &failure{
-			status: http.StatusConflict, code: CodeRefundsChanged, refundsDue: &due,
-			message: "refundsDue: is " + strconv.FormatInt(due, 10) + " now; nothing was marked: look at the order again",
-		}
-	case RefundKeyReused:
-		return &failure{status: http.StatusUnprocessableEntity, code: CodeKeyReused, message: "this Idempotency-Key was used for this order with another number of refunds"}
 	case RefundNotDue:
-		return &failure{status: http.StatusConflict, code: CodeNotDue, message: fmt.Sprintf("no refund of order %s is due", id)}
+		message := fmt.Sprintf("no refund of order %s is due", id)
+		if f.Event != "" {
+			message = fmt.Sprintf("eventIds: %s is no payment of order %s that has to be paid back; nothing was marked", f.Event, id)
+		}
+		return &failure{status: http.StatusConflict, code: CodeNotDue, message: message}
 	case RefundNoOrder:
 		return notFound(fmt.Sprintf("order %s is not in the database", id))
 	}
-	return fmt.Errorf("mark order %s as refunded: the ledger answers with outcome %d", id, outcome)
+	return fmt.Errorf("mark order %s as refunded: the ledger answers with outcome %d", id, f.Outcome)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"flashgate/internal/ops"
 )
@@ -99,22 +98,8 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 	case !it.RetiredAt.IsZero():
 		return retiredItem(id)
 	}
-	begun := a.reloads.join(id, func(ctx context.Context) error {
-		return a.guard("reload item", func() error { return a.load(ctx, id) })
-	})
-	patience := time.NewTimer(a.cfg.ReloadWait)
-	defer patience.Stop()
-	select {
-	case <-begun.done:
-	case <-patience.C:
-		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded; look at it later"})
-		return nil
-	}
-	if begun.err != nil {
-		return &failure{
-			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable,
-			message: "the item was not loaded, because a server that this needs does not answer; if its stock is unknown now, a keeper will load it",
-		}
+	if pending, err := a.awaitLoad(w, id, a.cfg.Reloader.Reload); pending || err != nil {
+		return err
 	}
 	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it, readingWait))
 	return nil
@@ -122,12 +107,12 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 
 // load loads an item, with its row in the audit table. The row comes first: a load that fails, or that the end of the process cuts off, has stopped the
 // sale of the item all the same. It gets the item as it is afterwards when that is known.
-func (a *API) load(ctx context.Context, id int64) error {
+func (a *API) load(ctx context.Context, id int64, load func(context.Context, int64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
 	defer cancel()
 	row, err := a.cfg.Audit.BeginReload(ctx, id)
 	if err == nil {
-		err = a.cfg.Reloader.Reload(ctx, id)
+		err = load(ctx, id)
 	}
 	if err != nil {
 		a.cfg.Logger.Warn("item not reloaded", "item", id, "error", err)
@@ -147,7 +132,7 @@ type PendingView struct {
 	Message string `json:"message"`
 }
 
-// ReloadView is the answer to a reload: the item, or that it goes on. One of them is nil.
+// ReloadView is the answer to a reload, or to a change of an item: the item, or that it goes on. One of them is nil.
 type ReloadView struct {
 	Item    *ItemView
 	Pending *PendingView

@@ -160,7 +160,7 @@ func TestAPanicEndsOneLoad(t *testing.T) {
 	if got := do(api, "POST", "/admin/items/1001/reload", ""); got.status != 200 {
 		t.Errorf("the next load: %d %s", got.status, got.body)
 	}
-	if text := log.String(); !strings.Contains(text, "caught a panic") || !strings.Contains(text, "no such shard") || !strings.Contains(text, "reload_test.go") {
+	if text := log.String(); !strings.Contains(text, "caught a panic") || !strings.Contains(text, "panic=string ") || strings.Contains(text, "no such shard") || !strings.Contains(text, "reload_test.go") {
 		t.Errorf("the log is\n%s", text)
 	}
 }

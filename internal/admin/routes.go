@@ -17,10 +17,10 @@ const (
 	CodeAlreadyExists  = "ALREADY_EXISTS"
 	CodeKeyReused      = "KEY_REUSED"
 	CodeRetired        = "RETIRED"
+	CodeBelowSold      = "BELOW_SOLD"
 	CodeOutcomeUnknown = "OUTCOME_UNKNOWN"
 	CodeSaleStarted    = "SALE_STARTED"
 	CodeNotDue         = "NOT_DUE"
-	CodeRefundsChanged = "REFUNDS_CHANGED"
 	CodeNotImplemented = "NOT_IMPLEMENTED"
 )
 
@@ -30,14 +30,6 @@ type failure struct {
 	code    string
 	message string
 	cause   error // for the log alone
-
-	refundsDue *int64 // CodeRefundsChanged: how many are due now
-}
-
-// refusal is the body of an answer that is an error.
-type refusal struct {
-	ops.ErrorBody
-	RefundsDue *int64 `json:"refundsDue,omitempty"`
 }
 
 // Error is what the log says.
@@ -86,7 +78,7 @@ func (a *API) routes() []route {
 		{"/admin/items/{id}", map[string]endpoint{"GET": {a.showItem, nil}, "PATCH": {a.changeItem, nil}}},
 		{"/admin/items/{id}/restock", map[string]endpoint{"POST": {a.restock, nil}}},
 		{"/admin/items/{id}/reload", map[string]endpoint{"POST": {a.reload, nil}}},
-		{"/admin/items/{id}/reconcile", map[string]endpoint{"POST": {later("reconciling an item"), []string{"fix"}}}},
+		{"/admin/items/{id}/reconcile", map[string]endpoint{"POST": {a.reconcile, []string{"fix"}}}},
 		{"/admin/orders", map[string]endpoint{"GET": {a.listOrders, paged("item", "status")}}},
 		{"/admin/orders/{id}", map[string]endpoint{"GET": {a.showOrder, nil}}},
 		{"/admin/orders/{id}/refunded", map[string]endpoint{"POST": {a.refunded, nil}}},
@@ -94,7 +86,7 @@ func (a *API) routes() []route {
 		{"/admin/orders/{id}/refuse", map[string]endpoint{"POST": {later("refusing orders"), nil}}},
 		{"/admin/audit", map[string]endpoint{"GET": {a.listAudit, paged("subject")}}},
 		{"/admin/dlq", map[string]endpoint{"GET": {a.listLetters, paged()}}},
-		{"/admin/dlq/replay", map[string]endpoint{"POST": {later("replaying dead letters"), nil}}},
+		{"/admin/dlq/replay", map[string]endpoint{"POST": {a.replayLetters, nil}}},
 	}
 }
 
@@ -202,7 +194,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, route string, err e
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "1")
 		}
-		ops.WriteJSON(w, status, refusal{ops.ErrorBody{Code: refused.code, Message: refused.message}, refused.refundsDue})
+		ops.WriteError(w, status, refused.code, refused.message)
 	}
 	a.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

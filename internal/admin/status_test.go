@@ -21,6 +21,7 @@ func TestEveryStatus(t *testing.T) {
 		w.put(2, 10).RetiredAt = someTime
 		w.buy(func(o *sale.Order) { o.ID, o.Status, o.RefundsDue = due, sale.Expired, 1 })
 		w.buy(func(o *sale.Order) { o.ID, o.Status = paid, sale.Paid })
+		w.payments[due] = []admin.Payment{{EventID: "late", Succeeded: true, Amount: "1", Currency: "JPY", Effect: "refund_due", ReceivedAt: someTime}}
 		w.reserved = []sale.Event{{OrderID: reserved, ItemID: 1001, UserID: "alice", Quantity: 1}}
 		return w
 	}
@@ -28,6 +29,10 @@ func TestEveryStatus(t *testing.T) {
 	unknown := func(w *world) { w.outcomeUnknown = true }
 	redisDown := func(w *world) { w.redisDown = true }
 	kafkaDown := func(w *world) { w.kafka = true }
+	noLetter := func(w *world) {
+		w.desk.replay = func(admin.Replay) (admin.Replayed, error) { return admin.Replayed{}, admin.ErrNoLetter }
+	}
+	outsold := func(w *world) { w.sales[1].Items[0].Sold = 10 }
 	began := func(w *world) { w.began = true }
 	slow := func(w *world) {
 		w.desk.reload = func(ctx context.Context, _ int64) error { <-ctx.Done(); return ctx.Err() }
@@ -79,8 +84,10 @@ func TestEveryStatus(t *testing.T) {
 		{"PATCH", "/admin/items/9", `{"paused":true}`, nil, 404, "NOT_FOUND"},
 		{"PATCH", "/admin/items/1002", `{"paused":true}`, nil, 409, "RETIRED"},
 		{"PATCH", "/admin/items/1001", big, nil, 413, "TOO_LARGE"},
-		{"PATCH", "/admin/items/1001", `{"shards":3}`, nil, 501, "NOT_IMPLEMENTED"},
-		{"PATCH", "/admin/items/1001", `{"quantity":9}`, nil, 501, "NOT_IMPLEMENTED"},
+		{"PATCH", "/admin/items/1001", `{"shards":3}`, nil, 200, ""},
+		{"PATCH", "/admin/items/1001", `{"quantity":9}`, nil, 200, ""},
+		{"PATCH", "/admin/items/1001", `{"shards":3}`, redisDown, 202, ""},
+		{"PATCH", "/admin/items/1001", `{"quantity":9}`, outsold, 409, "BELOW_SOLD"},
 		{"PATCH", "/admin/items/1001", `{"paused":true}`, unknown, 503, "OUTCOME_UNKNOWN"},
 		{"PATCH", "/admin/items/1001", `{"paused":true}`, databaseDown, 503, "UNAVAILABLE"},
 		{"DELETE", "/admin/items/1001", "", nil, 405, "METHOD_NOT_ALLOWED"},
@@ -104,7 +111,14 @@ func TestEveryStatus(t *testing.T) {
 		{"POST", "/admin/items/1001/reload", big, nil, 413, "TOO_LARGE"},
 		{"POST", "/admin/items/1001/reload", "", redisDown, 503, "UNAVAILABLE"},
 		{"GET", "/admin/items/1001/reload", "", nil, 405, "METHOD_NOT_ALLOWED"},
-		{"POST", "/admin/items/1001/reconcile", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/items/1001/reconcile", "", nil, 200, ""},
+		{"POST", "/admin/items/1001/reconcile?fix=true", "", redisDown, 200, ""},
+		{"POST", "/admin/items/1001/reconcile?fix=yes", "", nil, 400, "BAD_REQUEST"},
+		{"POST", "/admin/items/1001/reconcile", "[]", nil, 400, "BAD_REQUEST"},
+		{"POST", "/admin/items/9/reconcile", "", nil, 404, "NOT_FOUND"},
+		{"POST", "/admin/items/1002/reconcile", "", nil, 409, "RETIRED"},
+		{"POST", "/admin/items/1001/reconcile", big, nil, 413, "TOO_LARGE"},
+		{"POST", "/admin/items/1001/reconcile", "", databaseDown, 503, "UNAVAILABLE"},
 		{"POST", "/admin/items/1001/reconcile?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/items/1001/reconcile", "", nil, 405, "METHOD_NOT_ALLOWED"},
 
@@ -123,8 +137,9 @@ func TestEveryStatus(t *testing.T) {
 		{"POST", "/admin/orders/7/refunded", "", nil, 400, "BAD_REQUEST"},
 		{"POST", "/admin/orders/" + nobody.String() + "/refunded", "", nil, 404, "NOT_FOUND"},
 		{"POST", "/admin/orders/" + paid.String() + "/refunded", "", nil, 409, "NOT_DUE"},
-		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"refundsDue":1}`, nil, 200, ""},
-		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"refundsDue":2}`, nil, 409, "REFUNDS_CHANGED"},
+		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"eventIds":["late"]}`, nil, 200, ""},
+		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"eventIds":["late","later"]}`, nil, 409, "NOT_DUE"},
+		{"POST", "/admin/orders/" + due.String() + "/refunded", `{"eventIds":[]}`, nil, 400, "BAD_REQUEST"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", big, nil, 413, "TOO_LARGE"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", "", unknown, 503, "OUTCOME_UNKNOWN"},
 		{"POST", "/admin/orders/" + due.String() + "/refunded", "", databaseDown, 503, "UNAVAILABLE"},
@@ -144,7 +159,11 @@ func TestEveryStatus(t *testing.T) {
 		{"GET", "/admin/dlq?cursor=x", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/dlq", "", kafkaDown, 503, "UNAVAILABLE"},
 		{"DELETE", "/admin/dlq", "", nil, 405, "METHOD_NOT_ALLOWED"},
-		{"POST", "/admin/dlq/replay", "", nil, 501, "NOT_IMPLEMENTED"},
+		{"POST", "/admin/dlq/replay", "", nil, 200, ""},
+		{"POST", "/admin/dlq/replay", `{"partition":1}`, nil, 400, "BAD_REQUEST"},
+		{"POST", "/admin/dlq/replay", `{"partition":1,"offset":7}`, noLetter, 404, "NOT_FOUND"},
+		{"POST", "/admin/dlq/replay", big, nil, 413, "TOO_LARGE"},
+		{"POST", "/admin/dlq/replay", "", kafkaDown, 503, "UNAVAILABLE"},
 		{"POST", "/admin/dlq/replay?x=1", "", nil, 400, "BAD_REQUEST"},
 		{"GET", "/admin/dlq/replay", "", nil, 405, "METHOD_NOT_ALLOWED"},
 		{"GET", "/admin/none", "", nil, 404, "NOT_FOUND"},

@@ -2,14 +2,12 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -61,7 +59,7 @@ func DeadLetter(original *kgo.Record, reason string, cause error, now time.Time)
 func (p *Producer) ProduceDead(ctx context.Context, original *kgo.Record, reason string, cause error) error {
 	letter := DeadLetter(original, reason, cause, p.cfg.Now())
 	err := p.produceSync(ctx, letter)
-	if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
+	if TooLarge(err) {
 		small := DeadLetter(&kgo.Record{Topic: original.Topic, Partition: original.Partition, Offset: original.Offset, Key: clipKey(original.Key)}, reason, cause, p.cfg.Now())
 		small.Headers = append(small.Headers, kgo.RecordHeader{Key: DeadCut, Value: []byte(strconv.Itoa(len(original.Value)))})
 		err = p.produceSync(ctx, small)

@@ -7,7 +7,7 @@
 //	topics.go     the names of the topics
 //	record.go     sale.Event to record and back; PoisonError   order_event.go  the same for what became of orders and stock
 //	deadletter.go the form of a dead letter
-//	producer.go   Publish, Close   publish_events.go  PublishOrderEvents   attempt.go  one try to write the records of a call, and what follows from its failure
+//	producer.go   Publish, Close   publish_events.go  PublishOrderEvent   attempt.go  one try to write the records of a call, and what follows from its failure
 //	admin.go      readiness   ensure.go  creating topics   drain.go  has a group read everything up to here? how far is it behind?
 //	metrics.go    flashgate_broker_*
 //	brokertest/   tests on the in-process and the real Kafka

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"flashgate/internal/sale"
@@ -46,6 +44,15 @@ type LetterCursor map[int32]int64
 // ErrBadLetterCursor is returned for text that String did not write.
 var ErrBadLetterCursor = errors.New("not a place among the dead letters")
 
+// ClosedLetters are dead letters that are done with: for each partition their offsets, in rising order.
+type ClosedLetters map[int32][]int64
+
+// Has reports whether a letter is among them.
+func (c ClosedLetters) Has(partition int32, offset int64) bool {
+	_, found := slices.BinarySearch(c[partition], offset)
+	return found
+}
+
 // String returns the cursor as text of digits, "-" and ".", empty for nil. ParseLetterCursor reads it.
 func (c LetterCursor) String() string {
 	var b strings.Builder
@@ -77,195 +84,6 @@ func ParseLetterCursor(text string) (LetterCursor, error) {
 		return nil, ErrBadLetterCursor
 	}
 	return cursor, nil
-}
-
-// Letters reads up to limit dead letters behind after: those of one partition in their order, and of several the older one first. The cursor that it
-// returns is where to go on, nil when that was all. It needs no consumer group and leaves none behind. It is bounded by ctx and by the request
-// timeout, and fails rather than leave out a partition that it could not read.
-func (a *Admin) Letters(ctx context.Context, after LetterCursor, limit int) ([]Letter, LetterCursor, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
-	defer cancel()
-	piles, err := a.letterPiles(ctx, after)
-	if err == nil && len(piles) > 0 {
-		err = a.collectLetters(ctx, piles, limit)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the dead letters: %w", err)
-	}
-	letters, next := mergeLetters(piles, limit, after)
-	return letters, next, nil
-}
-
-// pile are the letters of one partition that are candidates for a page.
-type pile struct {
-	letters []Letter
-	next    int64 // the offset behind what was read
-	end     int64 // the end of the partition when the reading began: what comes later is for another one
-}
-
-// full reports whether nothing more of the partition is needed for a page.
-func (p *pile) full(limit int) bool { return p.next >= p.end || len(p.letters) >= limit }
-
-// letterPiles returns an empty pile for each partition that has something to read.
-func (a *Admin) letterPiles(ctx context.Context, after LetterCursor) (map[int32]*pile, error) {
-	ends, err := a.offsets(ctx, DeadLetters, a.admin.ListEndOffsets)
-	if err != nil {
-		return nil, err
-	}
-	starts, err := a.offsets(ctx, DeadLetters, a.admin.ListStartOffsets)
-	if err != nil {
-		return nil, err
-	}
-	piles := make(map[int32]*pile)
-	for partition, end := range ends {
-		if from := max(starts[partition], after[partition]); from < end {
-			piles[partition] = &pile{next: from, end: end}
-		}
-	}
-	return piles, nil
-}
-
-// letterPatience is how long a reading waits for records before it asks whether they have been deleted meanwhile.
-const letterPatience = 500 * time.Millisecond
-
-// collectLetters reads until every pile is full.
-func (a *Admin) collectLetters(ctx context.Context, piles map[int32]*pile, limit int) error {
-	from := make(map[int32]kgo.Offset, len(piles))
-	for partition, p := range piles {
-		from[partition] = kgo.NewOffset().At(p.next)
-	}
-	opts, err := ClientOpts(a.cfg)
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(append(opts,
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{DeadLetters: from}),
-		kgo.KeepControlRecords(), // or the end of a partition could never be seen that a foreign transaction closes
-		kgo.FetchMaxWait(letterPatience),
-		kgo.FetchMaxPartitionBytes(deadLetterMaxBytes),
-		kgo.FetchMaxBytes(4*deadLetterMaxBytes),
-	)...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	var last error // what a partition had to say, while it is tried again
-	for {
-		missing := unfinished(piles, limit)
-		if len(missing) == 0 {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("partitions %v: %w", missing, errors.Join(ctx.Err(), last))
-		}
-		progress, err := pollLetters(ctx, client, piles, limit)
-		if err != nil && !kerr.IsRetriable(err) {
-			return err
-		}
-		last = err
-		if !progress {
-			if err := a.skipDeleted(ctx, piles); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func unfinished(piles map[int32]*pile, limit int) (partitions []int32) {
-	for partition, p := range piles {
-		if !p.full(limit) {
-			partitions = append(partitions, partition)
-		}
-	}
-	slices.Sort(partitions)
-	return partitions
-}
-
-// pollLetters puts the next records on their piles. Its error is that of a partition, which may pass.
-func pollLetters(ctx context.Context, client *kgo.Client, piles map[int32]*pile, limit int) (progress bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, letterPatience)
-	defer cancel()
-	fetches := client.PollFetches(ctx)
-	fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
-		p, ok := piles[fetched.Partition]
-		if !ok { // the poll's own error, such as the end of ctx, is of no partition
-			return
-		}
-		if fetched.Err != nil && !errors.As(fetched.Err, new(*kgo.ErrDataLoss)) {
-			err = fmt.Errorf("partition %d: %w", fetched.Partition, fetched.Err)
-		}
-		for _, record := range fetched.Records {
-			progress = true
-			p.put(record, limit)
-		}
-		if p.full(limit) {
-			client.PauseFetchPartitions(map[string][]int32{DeadLetters: {fetched.Partition}})
-		}
-	})
-	return progress, err
-}
-
-// put takes the next record of the partition. What is not needed of it is dropped at once: a hundred values of a MiB from each partition would be much.
-func (p *pile) put(record *kgo.Record, limit int) {
-	if p.full(limit) || record.Offset < p.next {
-		return
-	}
-	if record.Offset >= p.end {
-		p.next = p.end
-		return
-	}
-	p.next = record.Offset + 1
-	if !record.Attrs.IsControl() {
-		p.letters = append(p.letters, readLetter(record))
-	}
-}
-
-// skipDeleted notices that what was to be read is not there any more.
-func (a *Admin) skipDeleted(ctx context.Context, piles map[int32]*pile) error {
-	starts, err := a.offsets(ctx, DeadLetters, a.admin.ListStartOffsets)
-	if err != nil {
-		return err
-	}
-	for partition, p := range piles {
-		p.next = max(p.next, starts[partition])
-	}
-	return nil
-}
-
-// mergeLetters takes the oldest letters from the piles, and returns where to go on; nil when nothing is left.
-func mergeLetters(piles map[int32]*pile, limit int, after LetterCursor) ([]Letter, LetterCursor) {
-	taken := make(map[int32]int, len(piles))
-	partitions := slices.Sorted(maps.Keys(piles))
-	var letters []Letter
-	for len(letters) < limit {
-		var oldest *Letter
-		for _, partition := range partitions {
-			rest := piles[partition].letters[taken[partition]:]
-			if len(rest) > 0 && (oldest == nil || rest[0].At.Before(oldest.At)) {
-				oldest = &rest[0]
-			}
-		}
-		if oldest == nil {
-			break
-		}
-		letters = append(letters, *oldest)
-		taken[oldest.Partition]++
-	}
-	next, more := maps.Clone(after), false
-	if next == nil {
-		next = LetterCursor{}
-	}
-	for partition, p := range piles {
-		next[partition] = p.next
-		if rest := p.letters[taken[partition]:]; len(rest) > 0 {
-			next[partition] = rest[0].Offset
-		}
-		more = more || next[partition] < p.end
-	}
-	if !more {
-		return letters, nil
-	}
-	return letters, next
 }
 
 // readLetter understands as much of a dead letter as there is.

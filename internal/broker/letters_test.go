@@ -39,7 +39,7 @@ func bury(t *testing.T, s *brokertest.Server, partition int32, n int, value stri
 func walk(t *testing.T, admin *broker.Admin, after broker.LetterCursor, limit int) (keys []string) {
 	t.Helper()
 	for {
-		letters, next, err := admin.Letters(brokertest.Context(t), after, limit)
+		letters, next, err := admin.Letters(brokertest.Context(t), after, limit, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestLettersInOrder(t *testing.T) {
 			}
 		}
 		// What comes between two pages is on the next one, wherever it lands: behind what was read, and in a partition that had nothing.
-		letters, next, err := admin.Letters(brokertest.Context(t), nil, 6)
+		letters, next, err := admin.Letters(brokertest.Context(t), nil, 6, nil)
 		if err != nil || len(letters) != 6 || next == nil {
 			t.Fatalf("%d letters, next %v, %v", len(letters), next, err)
 		}
@@ -117,7 +117,7 @@ func TestLettersSayWhatIsKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		letters, next, err := s.Admin(t).Letters(brokertest.Context(t), nil, 100)
+		letters, next, err := s.Admin(t).Letters(brokertest.Context(t), nil, 100, nil)
 		if err != nil || next != nil || len(letters) != 7 {
 			t.Fatalf("%d letters, next %v, %v", len(letters), next, err)
 		}
@@ -153,7 +153,7 @@ func TestLettersBehindDeletedOnes(t *testing.T) {
 		for n := range 5 {
 			bury(t, s, 1, n, "x")
 		}
-		_, next, err := admin.Letters(ctx, nil, 1)
+		_, next, err := admin.Letters(ctx, nil, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,17 +230,17 @@ func TestLettersWhileTheBrokerIsAway(t *testing.T) {
 		s.Freeze()
 		ctx, cancel := context.WithTimeout(brokertest.Context(t), 300*time.Millisecond)
 		defer cancel()
-		if letters, _, err := admin.Letters(ctx, nil, 5); err == nil {
+		if letters, _, err := admin.Letters(ctx, nil, 5, nil); err == nil {
 			t.Errorf("a frozen broker gives %v", letters)
 		}
 		s.Thaw()
 		devtest.Eventually(t, brokertest.Timeout, func() bool {
-			letters, _, err := admin.Letters(brokertest.Context(t), nil, 5)
+			letters, _, err := admin.Letters(brokertest.Context(t), nil, 5, nil)
 			return err == nil && len(letters) == 1
 		}, "the letter is read when the broker is back")
 	})
 	brokertest.EachBare(t, func(t *testing.T, s *brokertest.Server) {
-		if letters, _, err := s.Admin(t).Letters(brokertest.Context(t), nil, 5); err == nil {
+		if letters, _, err := s.Admin(t).Letters(brokertest.Context(t), nil, 5, nil); err == nil {
 			t.Errorf("a topic that does not exist has %v", letters)
 		}
 	})

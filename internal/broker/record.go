@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -107,6 +110,19 @@ type PoisonError struct {
 // Error implements error.
 func (e *PoisonError) Error() string {
 	return "decode record: " + e.Reason + ": " + e.Err.Error()
+}
+
+// Field returns the member of the record that is wrong, if it is one that records have; "" otherwise. Unlike the text of the error it may be logged:
+// it holds nothing that whoever wrote the record has made up.
+func (e *PoisonError) Field() string {
+	name, _, _ := strings.Cut(e.Err.Error(), ":")
+	if fields := reflect.VisibleFields(reflect.TypeFor[orderRecord]()); slices.ContainsFunc(fields, func(f reflect.StructField) bool {
+		member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return member == name
+	}) {
+		return name
+	}
+	return ""
 }
 
 // Unwrap returns what exactly is wrong.

@@ -248,3 +248,26 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// The field of a fault is for logs: whatever anybody writes into a record, nothing of it is there.
+func TestTheFieldOfAFaultQuotesNothing(t *testing.T) {
+	id := sale.NewOrderID(7).String()
+	for value, want := range map[string]string{
+		`{"v":1,"orderId":"ann@example.com"}`:                       "orderId",
+		`{"v":1,"orderId":"` + id + `","itemId":"ann@example.com"}`: "itemId",
+		`{"v":1,"orderId":"` + id + `","itemId":8}`:                 "orderId",
+		`{"v":1,"ann@example.com":1,"ann@example.com":2}`:           "",
+		`{"v":1,"ann":1,"ann":2}`:                                   "",
+		`{"v":1,"quantity":{"ann":1}}`:                              "quantity",
+		`ann`:                                                       "",
+		`{"v":2,"userId":"ann"}`:                                    "v",
+		`{"v":1,"orderId":"` + id + `","itemId":7,"userId":"ann","quantity":1,"shard":0,"epoch":1,"reservedAt":"ann"}`: "reservedAt",
+		`{"v":1,"orderId":"` + id + `","itemId":7,"userId":"","quantity":1}`:                                           "userId",
+	} {
+		_, err := broker.Decode(&kgo.Record{Value: []byte(value)})
+		var poison *broker.PoisonError
+		if !errors.As(err, &poison) || poison.Field() != want {
+			t.Errorf("%s: field %q of %v, want %q", value, poison.Field(), err, want)
+		}
+	}
+}

@@ -41,6 +41,7 @@ type grammar struct {
 		config.Database
 		config.Deadlines
 		config.Retire
+		config.Reconcile
 		config.Shutdown
 	} `cmd:"" set:"admin_listen=127.0.0.1:9091"`
 	Dev struct {
@@ -253,7 +254,7 @@ func TestRefusals(t *testing.T) {
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://shop.example:443", `FLASHGATE_CORS_ORIGINS="https://shop.example:443": ` + noOrigin(1)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://*.shop.example", `FLASHGATE_CORS_ORIGINS="https://*.shop.example": ` + noOrigin(1)},
 		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=null", `FLASHGATE_CORS_ORIGINS="null": ` + noOrigin(1)},
-		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://u@shop.example", `FLASHGATE_CORS_ORIGINS="https://u@shop.example": ` + noOrigin(1)},
+		{"gateway", key + " " + database + " FLASHGATE_CORS_ORIGINS=https://u@shop.example", `FLASHGATE_CORS_ORIGINS: ` + noOrigin(1)},
 
 		// Settings that contradict each other.
 		{"gateway --publish-timeout=2s", key + " " + database, "FLASHGATE_PUBLISH_TIMEOUT: 2s must be less than FLASHGATE_RECORD_DEADLINE (2s): after its deadline a record is no longer waited for"},
@@ -274,6 +275,30 @@ func TestRefusals(t *testing.T) {
 		if got := config.Message(err); got != test.want {
 			t.Errorf("%s with %s:\n got %s\nwant %s", test.line, test.environ, got, test.want)
 		}
+	}
+}
+
+func TestURLsThatMayHoldASecretAreNotRepeated(t *testing.T) {
+	const secret = "hunter8"
+	for _, text := range []string{
+		"https://u:hunter8@id.example/keys", "https://hunter8@id.example", "https://id.example:hunter8/keys", "https://u:hun ter8hunter8@id.example", "u:hunter8@id.example",
+		"ftp://id.example/keys?token=hunter8", "https://id.example/keys#hunter8", "id:hunter8", "://hunter8", "https://u:%zzhunter8/keys", "https://u:a\nhunter8@id.example",
+	} {
+		for _, test := range [][2]string{{"gateway", "FLASHGATE_JWT_JWKS_URL"}, {"show", "FLASHGATE_ADMIN_URL"}, {"gateway", "FLASHGATE_KAFKA_BROKERS"}, {"gateway", "FLASHGATE_CORS_ORIGINS"}} {
+			if plain := !strings.Contains(text, "@"); plain && (test[1] == "FLASHGATE_KAFKA_BROKERS" || test[1] == "FLASHGATE_CORS_ORIGINS") {
+				continue
+			}
+			_, err := parse(t, test[0], key, database, "FLASHGATE_ADMIN_TOKEN=t", test[1]+"="+text)
+			if err == nil {
+				t.Errorf("%s=%s was taken", test[1], text)
+			} else if got := config.Message(err); !strings.HasPrefix(got, test[1]+": must be") || strings.Contains(got, secret) {
+				t.Errorf("%s=%s: %s", test[1], text, got)
+			}
+		}
+	}
+	// What cannot hold one is shown, as it is what one has to look at.
+	if _, err := parse(t, "show", "FLASHGATE_ADMIN_TOKEN=t", "FLASHGATE_ADMIN_URL=htp://desk:9090/x"); err == nil || !strings.HasPrefix(config.Message(err), `FLASHGATE_ADMIN_URL="htp://desk:9090/x": must be`) {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -384,12 +409,24 @@ func TestOriginsAndKeySets(t *testing.T) {
 	if g, err = parse(t, "consumer", database); err != nil || g.Consumer.RetireAfter != 24*time.Hour {
 		t.Errorf("retire after %v, %v", g.Consumer.RetireAfter, err)
 	}
+	if g.Consumer.ReconcileEvery != time.Minute {
+		t.Errorf("reconcile every %v", g.Consumer.ReconcileEvery)
+	}
+	if g, err = parse(t, "consumer --reconcile-every=off", database); err != nil || g.Consumer.ReconcileEvery != 0 {
+		t.Errorf("reconcile every %v, %v", g.Consumer.ReconcileEvery, err)
+	}
+	if _, err = parse(t, "consumer", database, "FLASHGATE_RECONCILE_EVERY=0s"); err == nil || !strings.Contains(err.Error(), "from 1s to 24h, or off") {
+		t.Errorf("reconcile every 0s: %v", err)
+	}
+	if _, err = parse(t, "consumer --retire-after=off", database); err == nil {
+		t.Error("what has no off was turned off")
+	}
 }
 
 func TestNames(t *testing.T) {
 	want := strings.Fields(`LISTEN ADMIN_LISTEN ADMIN_TOKEN ADMIN_URL REDIS_URL KAFKA_BROKERS KAFKA_TLS KAFKA_SASL_MECHANISM KAFKA_SASL_USER KAFKA_SASL_PASSWORD
 		KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_GROUP DATABASE_URL JWT_SECRET JWT_PUBLIC_KEY_FILE JWT_JWKS_URL JWT_ISSUER JWT_AUDIENCE JWT_LEEWAY
-		TRUSTED_PROXIES CLIENT_IP_HEADER RATE_USER RATE_IP RATE_READ REQUEST_TIMEOUT PUBLISH_TIMEOUT RECORD_DEADLINE GIVE_UP OUTBOX_LIMIT RETIRE_AFTER
+		TRUSTED_PROXIES CLIENT_IP_HEADER RATE_USER RATE_IP RATE_READ REQUEST_TIMEOUT PUBLISH_TIMEOUT RECORD_DEADLINE GIVE_UP OUTBOX_LIMIT RETIRE_AFTER RECONCILE_EVERY
 		SHUTDOWN_TIMEOUT CORS_ORIGINS PAYMENT_SECRET URL`)
 	for i := range want {
 		want[i] = "FLASHGATE_" + want[i]

@@ -149,3 +149,8 @@ type PaymentSigner struct {
 type Retire struct {
 	RetireAfter time.Duration `name:"retire-after" env:"FLASHGATE_RETIRE_AFTER" default:"24h" min:"0s" max:"8760h" type:"duration" group:"Times" help:"After the end of a sale, until its keys are removed from Redis"`
 }
+
+// Reconcile is how often what Redis holds is compared with the database; 0: never.
+type Reconcile struct {
+	ReconcileEvery time.Duration `name:"reconcile-every" env:"FLASHGATE_RECONCILE_EVERY" default:"1m" min:"1s" max:"24h" off:"" type:"duration" group:"Times" help:"How often items on sale are compared with the database, for a metric and an alarm; off: never"`
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"reflect"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 type kind struct {
 	placeholder string
 	hidden      bool // the text may hold a secret: no message repeats it
+	url         bool // of a URL, a message repeats only one that cannot hold a secret
 	parse       func(text string, tag *kong.Tag) (any, error)
 }
 
@@ -29,8 +31,8 @@ var kinds = map[string]kind{
 	"file":      {placeholder: "FILE", parse: parseFile},
 	"header":    {placeholder: "NAME", parse: parseHeader},
 	"hmac-key":  {placeholder: "KEY", hidden: true, parse: parseHMACKey},
-	"http-url":  {placeholder: "URL", parse: parseHTTPURL},
-	"keys-url":  {placeholder: "URL", parse: parseKeysURL},
+	"http-url":  {placeholder: "URL", url: true, parse: parseHTTPURL},
+	"keys-url":  {placeholder: "URL", url: true, parse: parseKeysURL},
 	"mechanism": {placeholder: "NAME", parse: parseMechanism},
 	"networks":  {placeholder: "CIDR,…", parse: parseNetworks},
 	"origins":   {placeholder: "ORIGIN,…", parse: parseOrigins},
@@ -57,13 +59,32 @@ func (k kind) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	value, err := k.parse(text, ctx.Value.Tag)
 	if err != nil {
 		setting := &Error{Name: "--" + ctx.Value.Name, Problem: err.Error()}
-		if !k.hidden {
+		if ctx.Value.Flag == nil {
+			setting.Name = "<" + ctx.Value.Name + ">"
+		}
+		if !k.hides(text) {
 			setting.Value = text
 		}
 		return setting
 	}
 	target.Set(reflect.ValueOf(value).Convert(target.Type()))
 	return nil
+}
+
+// hides reports whether text may hold a secret, whether or not it is what it should be: a password stands in front of an @, also where nobody expects
+// one, a token in a query, and in what is no URL at all they stand anywhere.
+func (k kind) hides(text string) bool {
+	if k.hidden || strings.Contains(text, "@") {
+		return true
+	}
+	if !k.url {
+		return false
+	}
+	if !strings.Contains(text, "://") {
+		text = "http://" + text // HOST:PORT, where a URL should be, is none of them
+	}
+	u, err := url.Parse(text)
+	return err != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != ""
 }
 
 // PlaceHolder implements kong.PlaceHolderProvider.
@@ -102,9 +123,16 @@ func parseSwitch(text string, _ *kong.Tag) (any, error) {
 
 func parseDuration(text string, tag *kong.Tag) (any, error) {
 	least, most := durationTag(tag, "min"), durationTag(tag, "max")
+	orOff := ""
+	if tag.Has("off") { // what is done every so often, or never: 0
+		if text == "off" {
+			return time.Duration(0), nil
+		}
+		orOff = ", or off"
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		return nil, fmt.Errorf("must be a duration with unit, such as 500ms, 3s or 5m, from %s to %s", tag.Get("min"), tag.Get("max"))
+		return nil, fmt.Errorf("must be a duration with unit, such as 500ms, 3s or 5m, from %s to %s%s", tag.Get("min"), tag.Get("max"), orOff)
 	}
 	return d, nil
 }

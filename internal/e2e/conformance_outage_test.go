@@ -46,6 +46,11 @@ func outages(t *testing.T, document *apidoc.Document, seen *apidoc.Coverage) {
 
 	refuse(broker, kmsg.NewPtrProduceRequest()).Store(true)
 	w.play(t, brokerRows)
+	redisCommand(t, redis, "INCRBY {item:301:0}:stock 3")
+	w.play(t, []row{
+		{name: "units that do not exist", call: "POST /admin/items/301/reconcile", as: "admin", status: 200, values: map[string]any{"id": 301, "drift": -3, "fixed": false}},
+		{name: "their repair has to wait for the broker", call: "POST /admin/items/301/reconcile?fix=true", as: "admin", status: 202, values: map[string]any{"id": 301, "pending": true}},
+	})
 	reloaded := w.aside(t, row{name: "a load that has to wait for the broker", call: "POST /admin/items/301/reload", as: "admin", status: 202, values: map[string]any{"id": 301, "pending": true}})
 	w.stock(t, redis)
 	reloaded()
@@ -161,7 +166,9 @@ func (w *world) redisAway(t *testing.T, redis *devstack.Redis) {
 		pays("that order", event("u1", "{unknown}", "SUCCEEDED", "1980", "JPY"), 503, "UNAVAILABLE", row{answers: map[string]string{"Retry-After": "*"}}),
 		{name: "that order for operators", call: "GET /admin/orders/{unknown}", as: "admin", status: 503, code: "UNAVAILABLE", says: "Redis"},
 		{name: "an item for operators", call: "GET /admin/items/303", as: "admin", status: 200, values: map[string]any{"quantity": 10, "available": nil, "pending": nil}},
+		{name: "reconcile it", call: "POST /admin/items/303/reconcile?fix=true", as: "admin", status: 200, values: map[string]any{"quantity": 10, "available": nil, "drift": nil, "fixed": false}},
 		{name: "restock", call: "POST /admin/items/304/restock", as: "admin", body: `{"quantity":5}`, status: 200, values: map[string]any{"quantity": 15, "available": nil}},
+		{name: "another number of shards", call: "PATCH /admin/items/304", as: "admin", body: `{"shards":5}`, status: 202, values: map[string]any{"id": 304, "pending": true}},
 		{name: "a new sale", call: "POST /admin/sales", as: "admin", status: 503, code: "UNAVAILABLE", says: "nothing was created",
 			body: `{"id":309,"startsAt":"{before}","endsAt":"{after}","items":[{"id":309,"quantity":1,"price":"1","currency":"JPY"}]}`},
 		{name: "a reload", call: "POST /admin/items/303/reload", as: "admin", status: 503, code: "UNAVAILABLE", says: "not loaded"},
@@ -229,11 +236,13 @@ var databaseRows = []row{
 	{name: "change an item", call: "PATCH /admin/items/301", as: "admin", body: `{"paused":true}`, status: 503, code: "UNAVAILABLE", says: "nothing was changed"},
 	{name: "restock", call: "POST /admin/items/301/restock", as: "admin", body: `{"quantity":1}`, status: 503, code: "UNAVAILABLE", says: "nothing was changed"},
 	{name: "reload", call: "POST /admin/items/301/reload", as: "admin", status: 503, code: "UNAVAILABLE"},
+	{name: "reconcile", call: "POST /admin/items/301/reconcile", as: "admin", status: 503, code: "UNAVAILABLE"},
 	{name: "orders", call: "GET /admin/orders", as: "admin", status: 503, code: "UNAVAILABLE"},
 	{name: "an order", call: "GET /admin/orders/{waiting}", as: "admin", status: 503, code: "UNAVAILABLE"},
 	{name: "a refund", call: "POST /admin/orders/{waiting}/refunded", as: "admin", status: 503, code: "UNAVAILABLE"},
 	{name: "the audit table", call: "GET /admin/audit", as: "admin", status: 503, code: "UNAVAILABLE"},
 	{name: "dead letters", call: "GET /admin/dlq", as: "admin", status: 503, code: "UNAVAILABLE", says: "Kafka"},
+	{name: "a replay", call: "POST /admin/dlq/replay", as: "admin", status: 503, code: "UNAVAILABLE", says: "nothing was replayed"},
 	pays("", event("w2", "{waiting}", "SUCCEEDED", "1980", "JPY"), 503, "UNAVAILABLE", row{answers: map[string]string{"Retry-After": "*"}}),
 	{name: "the order is known all the same", call: "GET" + ordersPath + "/{waiting}", as: "1", until: true, status: 200, values: map[string]any{"orderId": "{waiting}"}},
 	{name: "what is on sale is known", call: itemPath + "301", status: 200, values: map[string]any{"status": "ON_SALE"}},

@@ -27,7 +27,7 @@ var fewer = map[string][2]int{"createSale": {40, 240}, "changeItem": {40, 240}, 
 // beyondSchemas are the refusals of requests that fit the document: rules about several values at once, about what exists, or about spelling, which a
 // schema cannot say. Each of them is in the document in words.
 var beyondSchemas = map[string]string{
-	`^quantity: must be between 1 and \d+$`:               "the limit is the item's",
+	`^body: quantity: must be (1|between 1 and \d+)$`:     "the limit is the item's",
 	`^quantity: the item would have more than \d+ units$`: "the sum counts",
 	`^(id|item|itemId|item id|cursor): `:                  "an integer of a schema may be written with a sign, an exponent or zeros in front",
 	`^limit: must be an integer from 1 to 100$`:           "likewise",

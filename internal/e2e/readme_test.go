@@ -32,10 +32,10 @@ func TestADayInTheShop(t *testing.T) {
 	rest := string(output)
 	for _, want := range []string{
 		`"error":"SALE_PAUSED"`, `"status":"PENDING"`,
-		`"status":"PAID","refundDue":false`, `"status":"PAID","refundDue":false`, `"status":"PAID","refundDue":true`,
+		`"status":"PENDING","refundDue":false`, `"status":"PAID","refundDue":false`, `"status":"PAID","refundDue":false`, `"status":"PAID","refundDue":true`,
 		`"status":"PENDING"`, `"status":"CANCELLED"`,
 		`"status":"PENDING"`, `"status":"EXPIRED","refundDue":true`,
-		`"status":"PENDING"`, `"status":"PENDING"`, `"error":"SOLD_OUT"`, `has 13 units`, `"status":"PENDING"`,
+		`"status":"PENDING"`, `"status":"PENDING"`, `"error":"SOLD_OUT"`, `has 13 units`, `"status":"PENDING"`, `has 13 units`, "2099-06-01T00:00:00Z",
 		"refund_due", "EXPIRED", "PAID", "refunded   ", "PAID", "order.refunded", "item.restock", "quantity: 3 → 13", "sale.update", "paused: true → false", "sale.create",
 		`"error":"SALE_ENDED"`,
 	} {

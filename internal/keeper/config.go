@@ -40,6 +40,7 @@ type Config struct {
 	ExpireEvery    time.Duration // look for orders that nobody paid for. Default 5s
 	EventsEvery    time.Duration // look for order events that nobody was told of. Default 200ms
 	RetireEvery    time.Duration // look for items to retire. Default 10s
+	ReconcileEvery time.Duration // compare Redis with the database. 0: never
 	IdleEvery      time.Duration // sweep and watch items that nothing can happen to now. Default 5s
 
 	// TransferAge is the age from which on a transfer is taken for one that its gateway left behind. Default 1s.
@@ -48,6 +49,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// LeaseTTL is when another keeper takes over from one that has stopped. Default 2s.
 	LeaseTTL time.Duration
+	// KeepUp is how long the order writers may take for what is in Kafka if a load that can wait is to begin. Default 1s.
+	KeepUp time.Duration
 
 	// InFlight is how many events the sweep may have on their way to the broker at once, in one process. Default 4096.
 	InFlight int
@@ -85,6 +88,7 @@ func (c Config) WithDefaults() Config {
 		{&c.TransferAge, time.Second},
 		{&c.CallTimeout, time.Second},
 		{&c.LeaseTTL, 2 * time.Second},
+		{&c.KeepUp, time.Second},
 	} {
 		if *d.at == 0 {
 			*d.at = d.value
@@ -140,11 +144,14 @@ func (c Config) Validate() error {
 		{"record deadline", c.RecordDeadline}, {"margin", c.Margin}, {"catalogue interval", c.CatalogueEvery}, {"sweep interval", c.SweepEvery},
 		{"watch interval", c.WatchEvery}, {"transfers interval", c.TransfersEvery}, {"relay interval", c.RelayEvery},
 		{"expire interval", c.ExpireEvery}, {"events interval", c.EventsEvery}, {"retire interval", c.RetireEvery}, {"idle interval", c.IdleEvery}, {"transfer age", c.TransferAge}, {"call timeout", c.CallTimeout},
-		{"lease TTL", c.LeaseTTL},
+		{"lease TTL", c.LeaseTTL}, {"time to keep up", c.KeepUp},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("%s %v is not above 0", d.name, d.value)
 		}
+	}
+	if c.ReconcileEvery < 0 {
+		return fmt.Errorf("reconcile interval %v is below 0", c.ReconcileEvery)
 	}
 	for _, n := range []struct {
 		name  string

@@ -8,6 +8,7 @@
 //	transfers  finishes moves of units between shards that a crash cut in two
 //	events     tells the rest of the shop what became of orders and stock
 //	retire     removes what is over from Redis
+//	reconcile  compares Redis with the database, and raises an alarm; it puts nothing right
 //	watch      finds out that the stock of an item is lost, foreign or unreadable, and has the loader bring it from the database
 //
 // # Several keepers
@@ -31,8 +32,10 @@
 //	sweep.go       one sweep of an item         publish.go      publishing a backlog    giveup.go        give-up
 //	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
 //	events.go      order events                 retire.go       the end of an item
-//	watch.go       is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
+//	reconcile.go   what does not add up
+//	watch*.go      is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
 //	                                                                                    loader_steps.go  fence, quiesce, drain, snapshot, load
+//	                                                                                    loader_planned.go  loads that somebody wishes for
 //
 // # Metrics
 //
@@ -47,10 +50,15 @@
 //	flashgate_keeper_events_oldest_seconds               age of the oldest of them
 //	flashgate_keeper_retired_items_total                 items that this process retired
 //	flashgate_keeper_loads_total{reason,result}          loads: loaded, taken_over, failed; reasons: first, missing, unreadable, layout, epoch,
-//	                                                     abandoned, no_room and others that the ledger names
+//	                                                     server, abandoned, planned, no_room and others that the ledger names
+//	flashgate_keeper_drift_units{item}                   what nothing in flight explains, of items on sale; above 0: units are missing from Redis. Only of the keeper
+//	                                                     whose turn it is, and of at most 200 items
+//	flashgate_keeper_concerned_orders{item}              orders that are not in Redis as they should be; see package reconcile
 //	flashgate_keeper_load_seconds                        from the claim until the stock is there
 //	flashgate_keeper_alarms_total{alarm,item}            unreadable_entry, unreadable_outbox, give_up_refused, unreadable_correction, load_failed,
-//	                                                     and stock_missing, stock_unreadable, stock_layout, stock_epoch: a load was due because of
-//	                                                     a shard, which the log names; items beyond the first 200 are "other"
+//	                                                     drift (counted when it changes),
+//	                                                     and stock_missing, stock_unreadable, stock_layout, stock_epoch, stock_server: a load was
+//	                                                     due because of a shard, which the log names; stock_no_room: one was due because Redis
+//	                                                     had more units than the database; items beyond the first 200 are "other"
 //	flashgate_keeper_panics_total{loop}                  faults of the program that were caught
 package keeper

@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,8 +31,8 @@ const (
 	eventsLook = 5 * time.Second
 )
 
-// eventsPut are the waits of an event that failed, from the end of its lease on.
-var eventsPut = pause.Steps{First: time.Second, Longest: 30 * time.Second}
+// eventsPause are the waits of an event that failed, from the end of its lease on.
+var eventsPause = pause.Steps{First: time.Second, Longest: 30 * time.Second}
 
 // events tells the rest of the shop what became of orders and stock: claim rows of the outbox table, publish, delete. The rows were written by the
 // transaction that made them true, and nobody sees them before it is committed. Any number of keepers do this at once. While the broker is away the
@@ -61,6 +60,7 @@ type events struct {
 	seldom  *seldom
 
 	lease, deadline, linger time.Duration
+	pause                   pause.Steps
 
 	// answers has room for everything under way: whoever reports does not wait, even when nobody listens any more.
 	answers chan eventAnswer
@@ -85,7 +85,7 @@ type eventAnswer struct {
 func newEvents(cfg *Config, m *metrics) *events {
 	return &events{
 		cfg: cfg, metrics: m, seldom: newSeldom(cfg.Now), lease: eventsLease, deadline: eventsDeadline, linger: eventsLinger,
-		answers: make(chan eventAnswer, eventsUnderWay),
+		pause: eventsPause, answers: make(chan eventAnswer, eventsUnderWay),
 	}
 }
 
@@ -97,6 +97,12 @@ func (e *events) round(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// end comes after the last round, when ctx has ended. It waits a moment for what is under way, of whatever claim, and finishes what the brokers are
+// just about to acknowledge: what it leaves is told twice.
+func (e *events) end(ctx context.Context) {
+	e.settle(ctx, e.await(e.underWay, e.cfg.CallTimeout, nil, func(eventAnswer) bool { return true }))
 }
 
 // batch claims, publishes and finishes once. It returns how many events were claimed, -1 where that failed; how many were finished, of this claim or of
@@ -122,7 +128,7 @@ func (e *events) batch(ctx context.Context) (claimed, told int, more bool) {
 		return 0, 0, false
 	}
 	e.publish(began, rows)
-	told = e.settle(ctx, e.await(ctx, len(rows)))
+	told = e.settle(ctx, e.await(len(rows), e.linger, ctx.Done(), func(a eventAnswer) bool { return a.claim == e.claims }))
 	retried := countAgain(rows)
 	return len(rows), told, len(rows)-retried == fresh || retried > 0 && retried == again
 }
@@ -162,32 +168,29 @@ func (e *events) publish(began time.Time, rows []ledger.OutgoingEvent) {
 	e.again += countAgain(rows)
 	for _, row := range rows {
 		a := eventAnswer{event: row, claim: e.claims, until: began.Add(e.lease)}
-		e.cfg.Publisher.PublishOrderEvents(began.Add(e.deadline), []broker.OrderEvent{recordOf(row)}, func(_ []int64, err error) {
+		e.cfg.Publisher.PublishOrderEvent(began.Add(e.deadline), recordOf(row), func(err error) {
 			a.err = err
 			e.answers <- a
 		})
 	}
 }
 
-// await returns the answers that have come when those to the last claim are complete, and after the linger at the latest. A keeper that is stopping
-// waits a moment longer, so that what the brokers are just about to acknowledge is not told twice.
-func (e *events) await(ctx context.Context, left int) []eventAnswer {
+// await returns the answers that have come when as many of those that count are there as are missing; when the time is up; or when the keeper stops.
+func (e *events) await(missing int, atMost time.Duration, stopping <-chan struct{}, counts func(eventAnswer) bool) []eventAnswer {
 	var known []eventAnswer
-	last := time.NewTimer(e.linger)
+	last := time.NewTimer(atMost)
 	defer last.Stop()
-	stopping := ctx.Done()
-	for left > 0 {
+	for over := false; missing > 0 && !over; {
 		select {
 		case a := <-e.answers:
 			known = append(known, e.take(a))
-			if a.claim == e.claims {
-				left--
+			if counts(a) {
+				missing--
 			}
 		case <-stopping:
-			stopping = nil
-			last.Reset(e.cfg.CallTimeout)
+			over = true
 		case <-last.C:
-			return known
+			over = true
 		}
 	}
 	return append(known, e.arrived()...)
@@ -228,17 +231,18 @@ func (e *events) settle(ctx context.Context, known []eventAnswer) (told int) {
 	}
 	e.metrics.events.WithLabelValues("published").Add(float64(len(acked)))
 	e.metrics.events.WithLabelValues("failed").Add(float64(len(failed)))
+	// What is acknowledged comes first: its time runs.
+	told, err := e.finish(ctx, acked)
 	if len(failed) > 0 {
 		e.complain(ctx, "publish", fmt.Errorf("publish order events: %w", failed[0].err))
 		if err := e.postpone(ctx, failed); err != nil {
 			e.complain(ctx, "postpone", err)
 		}
 	}
-	switch told, err := e.finish(ctx, acked); {
+	switch {
 	case err != nil:
 		e.complain(ctx, "finish", err)
 		e.rest() // they are told again: no reason to hurry
-		return told
 	case told > 0:
 		e.failures = 0
 	case e.vain >= eventsBatch:
@@ -246,7 +250,7 @@ func (e *events) settle(ctx context.Context, known []eventAnswer) (told int) {
 		e.vain = 0
 		e.rest()
 	}
-	return len(acked)
+	return told
 }
 
 // recordOf is an event of the ledger as it is told.
@@ -259,50 +263,55 @@ func recordOf(row ledger.OutgoingEvent) broker.OrderEvent {
 
 // finish deletes the rows of what has been told, as long as they are ours. It runs to its end when the keeper stops: what it would leave is told twice.
 func (e *events) finish(ctx context.Context, acked []eventAnswer) (int, error) {
-	ids, left := e.ours(acked)
-	if len(ids) > 0 {
+	ours, left := e.ours(acked)
+	if len(ours) > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(left, e.cfg.databaseTimeout()))
 		defer cancel()
-		if err := e.cfg.Ledger.FinishEvents(ctx, ids...); err != nil {
+		if err := e.cfg.Ledger.FinishEvents(ctx, idsOf(ours)...); err != nil {
 			return 0, err
 		}
 	}
-	if late := len(acked) - len(ids); late > 0 {
-		return len(ids), fmt.Errorf("finish order events: the lease of %v has run out for %d of them", e.lease, late)
+	if late := len(acked) - len(ours); late > 0 {
+		return len(ours), fmt.Errorf("finish order events: the lease of %v has run out for %d of them", e.lease, late)
 	}
-	return len(ids), nil
+	return len(ours), nil
 }
 
-// ours returns the ids of those events whose lease has not run out, and how long it has not for all of them.
-func (e *events) ours(answers []eventAnswer) (ids []int64, left time.Duration) {
+// ours returns those events whose lease has not run out, and how long it has not for all of them.
+func (e *events) ours(answers []eventAnswer) (ours []eventAnswer, left time.Duration) {
 	now := e.cfg.Now()
 	left = e.lease
 	for _, a := range answers {
 		if more := a.until.Sub(now); more > 0 {
-			ids, left = append(ids, a.event.ID), min(left, more)
+			ours, left = append(ours, a), min(left, more)
 		}
 	}
-	return ids, left
+	return ours, left
+}
+
+func idsOf(answers []eventAnswer) []int64 {
+	ids := make([]int64, len(answers))
+	for i, a := range answers {
+		ids[i] = a.event.ID
+	}
+	return ids
 }
 
 // postpone puts events off that failed, as long as they are ours: each after the end of its lease, the longer the oftener it failed. A keeper that is
 // stopping leaves them: they come back when their lease has run out.
 func (e *events) postpone(ctx context.Context, failed []eventAnswer) error {
-	oftenFailed := make(map[int][]eventAnswer)
-	for _, a := range failed {
-		oftenFailed[a.event.Attempts] = append(oftenFailed[a.event.Attempts], a)
+	ours, left := e.ours(failed)
+	if len(ours) == 0 || ctx.Err() != nil {
+		return nil
 	}
-	var errs []error
-	for attempts, some := range oftenFailed {
-		ids, left := e.ours(some)
-		if len(ids) == 0 {
-			continue
-		}
-		postponing, cancel := context.WithTimeout(ctx, min(left, e.cfg.databaseTimeout()))
-		errs = append(errs, e.cfg.Ledger.PostponeEvents(postponing, left+eventsPut.After(attempts+1), ids...))
-		cancel()
+	now := e.cfg.Now()
+	waits := make([]time.Duration, len(ours))
+	for i, a := range ours {
+		waits[i] = a.until.Sub(now) + e.pause.After(a.event.Attempts+1)
 	}
-	return errors.Join(errs...)
+	ctx, cancel := context.WithTimeout(ctx, min(left, e.cfg.databaseTimeout()))
+	defer cancel()
+	return e.cfg.Ledger.PostponeEvents(ctx, idsOf(ours), waits)
 }
 
 // look counts what waits, for the metrics. While the database is away they stay as they were.

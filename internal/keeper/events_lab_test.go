@@ -25,8 +25,8 @@ type eventKafka struct {
 	p *broker.Producer
 }
 
-func (e eventKafka) PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func([]int64, error)) {
-	e.p.PublishOrderEvents(deadline, events, done)
+func (e eventKafka) PublishOrderEvent(deadline time.Time, event broker.OrderEvent, done func(error)) {
+	e.p.PublishOrderEvent(deadline, event, done)
 }
 
 // publisher makes one with a producer of its own.
@@ -276,10 +276,10 @@ func (s *eventSteps) ClaimEvents(ctx ctx, fresh, again int, lease time.Duration)
 	return rows, err
 }
 
-func (s *eventSteps) PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func([]int64, error)) {
-	s.Publisher.PublishOrderEvents(deadline, events, func(acked []int64, err error) {
+func (s *eventSteps) PublishOrderEvent(deadline time.Time, event broker.OrderEvent, done func(error)) {
+	s.Publisher.PublishOrderEvent(deadline, event, func(err error) {
 		s.acked.here()
-		done(acked, err)
+		done(err)
 	})
 }
 

@@ -2,9 +2,13 @@ package keeper
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"flashgate/internal/broker"
 	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/ledger"
 )
@@ -151,7 +155,7 @@ func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
 	k := patient(l.keeper(func(c *Config) { c.Ledger, c.Publisher, c.CallTimeout = mute, mute, time.Second }))
 	ctx, cancel := context.WithCancel(l.ctx)
 	done := make(chan struct{})
-	go func() { defer close(done); k.every(ctx, "events", k.cfg.EventsEvery, nil, k.events.round) }()
+	go func() { defer close(done); k.tell(ctx) }()
 	<-mute.acked.reached
 	cancel()
 	select {
@@ -160,4 +164,87 @@ func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
 		t.Fatal("the loop waits for a broker that says nothing")
 	}
 	devtest.Eventually(t, timeout, func() bool { return l.waiting() == 1 }, "the event is left to others")
+}
+
+// lateKafka has the events and does not say so yet.
+type lateKafka struct {
+	Publisher
+	mu   sync.Mutex
+	held []func(error)
+}
+
+func (l *lateKafka) PublishOrderEvent(_ time.Time, _ broker.OrderEvent, done func(error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, done)
+}
+
+func (l *lateKafka) events() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
+// A keeper is stopped between two rounds, with events of two claims under way. What the broker acknowledges in the next moment is not told again.
+func TestEventsOfEveryClaimAreFinishedAtTheEnd(t *testing.T) {
+	l := newLab(t, onMini)
+	layout := l.sale(10, 1)
+	late := &lateKafka{Publisher: l.tape}
+	k := patient(l.keeper(func(c *Config) { c.Publisher, c.CallTimeout = late, timeout }))
+	k.events.linger = time.Millisecond
+	ctx, cancel := context.WithCancel(l.ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); k.tell(ctx) }()
+	for i := range 2 {
+		l.order(layout, fmt.Sprint(i), 1)
+		devtest.Eventually(t, timeout, func() bool { return late.events() == i+1 }, "the event is handed over")
+	}
+	cancel()
+	for _, acknowledged := range late.held {
+		acknowledged(nil)
+	}
+	<-done
+	if n := l.waiting(); n != 0 {
+		t.Errorf("%d events are left", n)
+	}
+}
+
+// recordingLedger remembers what it is told of events.
+type recordingLedger struct {
+	Ledger
+	calls []string
+	waits []time.Duration
+}
+
+func (r *recordingLedger) FinishEvents(_ ctx, ids ...int64) error {
+	r.calls = append(r.calls, fmt.Sprint("finish ", ids))
+	return nil
+}
+
+func (r *recordingLedger) PostponeEvents(_ ctx, ids []int64, waits []time.Duration) error {
+	r.calls, r.waits = append(r.calls, fmt.Sprint("postpone ", ids)), waits
+	return nil
+}
+
+// What is acknowledged is finished first. What failed is put off with one call, each for as long as its lease lasts and longer the oftener it failed;
+// whose lease has run out is left alone.
+func TestAcknowledgedEventsAreFinishedBeforeOthersArePutOff(t *testing.T) {
+	l := newLab(t, onMini)
+	now := time.Now()
+	r := &recordingLedger{Ledger: l.db}
+	k := l.keeper(func(c *Config) { c.Ledger, c.Now = r, func() time.Time { return now } })
+	answer := func(id int64, attempts int, left time.Duration, err error) eventAnswer {
+		return eventAnswer{event: ledger.OutgoingEvent{ID: id, Attempts: attempts}, until: now.Add(left), err: err}
+	}
+	told := k.events.settle(t.Context(), []eventAnswer{
+		answer(1, 0, 8*time.Second, errDown), answer(2, 3, 9*time.Second, errDown), answer(3, 0, 0, errDown), answer(4, 0, time.Second, nil),
+	})
+	if want := []string{"finish [4]", "postpone [1 2]"}; told != 1 || !slices.Equal(r.calls, want) {
+		t.Fatalf("%d finished; calls are %q, want %q", told, r.calls, want)
+	}
+	for i, want := range []struct{ from, to time.Duration }{{8500 * time.Millisecond, 9 * time.Second}, {13 * time.Second, 17 * time.Second}} {
+		if wait := r.waits[i]; wait < want.from || wait > want.to {
+			t.Errorf("event %d waits for %v, want %v to %v", i+1, wait, want.from, want.to)
+		}
+	}
 }

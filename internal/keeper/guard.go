@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"flashgate/internal/panics"
 )
 
 // guard runs work. A panic in it, which would be a fault of the program at one item, is logged and counted and ends there: the sale of
@@ -14,7 +16,7 @@ func (m *metrics) guard(ctx context.Context, log *slog.Logger, loop string, work
 	defer func() {
 		if fault := recover(); fault != nil {
 			m.panics.WithLabelValues(loop).Inc()
-			log.ErrorContext(ctx, "keeper: caught a panic", "loop", loop, "panic", fault, "stack", string(debug.Stack()))
+			log.ErrorContext(ctx, "keeper: caught a panic", "loop", loop, "panic", panics.Text(fault), "stack", string(debug.Stack()))
 		}
 	}()
 	work()

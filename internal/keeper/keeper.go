@@ -24,6 +24,7 @@ type Keeper struct {
 	watch     *watch
 	events    *events
 	retire    *retire
+	reconcile *reconciling // nil: not wanted
 	sweepPace *pace
 
 	sweepTurn, watchTurn, transfersTurn           *turn
@@ -55,6 +56,11 @@ func New(cfg Config) (*Keeper, error) {
 	k.relay = newRelay(&k.cfg, m, k.catalogue, k.watch.ask)
 	k.events = newEvents(&k.cfg, m)
 	k.retire = newRetire(k)
+	if cfg.ReconcileEvery > 0 {
+		if k.reconcile, err = newReconciling(k); err != nil {
+			return nil, fmt.Errorf("make the keeper: %w", err)
+		}
+	}
 	k.sweepTurn, k.watchTurn, k.transfersTurn = k.turn("sweep"), k.turn("watch"), k.turn("transfers")
 	return k, nil
 }
@@ -86,12 +92,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		{"watch", k.cfg.WatchEvery, k.watch.wake, k.watch.round},
 		{"transfers", k.cfg.TransfersEvery, nil, k.transfers},
 		{"expire", k.cfg.ExpireEvery, nil, k.expire},
-		{"events", k.cfg.EventsEvery, nil, k.events.round},
 		{"waiting events", eventsLook, nil, k.events.look},
 		{"retire", k.cfg.RetireEvery, nil, k.retire.round},
 		{"relay poll", k.cfg.RelayEvery, nil, func(context.Context) { k.relay.nudge() }},
 	} {
 		loops.Go(func() { k.every(ctx, loop.name, loop.interval, loop.wake, loop.round) })
+	}
+	loops.Go(func() { k.tell(ctx) })
+	if k.reconcile != nil {
+		loops.Go(func() { k.every(ctx, "reconcile", k.cfg.ReconcileEvery, nil, k.reconcile.round) })
 	}
 	for range k.cfg.RelayWorkers {
 		loops.Go(func() { k.every(ctx, "relay", time.Hour, k.relay.wake, k.relay.round) })
@@ -104,7 +113,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for _, t := range []*turn{k.sweepTurn, k.watchTurn, k.transfersTurn, k.retire.turn} {
 		t.giveBack(ctx)
 	}
+	if k.reconcile != nil {
+		k.reconcile.turn.giveBack(ctx)
+	}
 	return nil
+}
+
+// tell runs the loop of the order events, and what comes after it.
+func (k *Keeper) tell(ctx context.Context) {
+	k.every(ctx, "events", k.cfg.EventsEvery, nil, k.events.round)
+	k.guard(ctx, "events", func() { k.events.end(ctx) })
 }
 
 // told hears of what changed in the database. An empty topic says that something may have been missed.

@@ -106,7 +106,7 @@ func (l *lab) config() Config {
 		SweepEvery: 10 * time.Millisecond, WatchEvery: 10 * time.Millisecond, ExpireEvery: 20 * time.Millisecond, RelayEvery: 20 * time.Millisecond,
 		EventsEvery: 20 * time.Millisecond, RetireEvery: 20 * time.Millisecond,
 		CatalogueEvery: 20 * time.Millisecond, TransfersEvery: 10 * time.Millisecond, TransferAge: time.Millisecond, IdleEvery: 50 * time.Millisecond,
-		LeaseTTL: 200 * time.Millisecond, Logger: l.log, Registerer: l.metrics,
+		LeaseTTL: 200 * time.Millisecond, KeepUp: timeout, Logger: l.log, Registerer: l.metrics,
 	}
 }
 

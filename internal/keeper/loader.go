@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flashgate/internal/ledger"
 	"flashgate/internal/pause"
 	"flashgate/internal/sale"
 )
@@ -24,6 +25,8 @@ const (
 	TakenOver
 	// NotDue: somebody else has done it meanwhile.
 	NotDue
+	// Postponed: it can wait, and would stop the sale for longer than a moment now. Nothing was done.
+	Postponed
 )
 
 // String returns the name used in metrics and logs.
@@ -37,6 +40,8 @@ func (o Outcome) String() string {
 		return "taken_over"
 	case NotDue:
 		return "not_due"
+	case Postponed:
+		return "postponed"
 	}
 	return "failed"
 }
@@ -141,10 +146,16 @@ func (l *Loader) isLoaded(ctx context.Context, item int64) (bool, error) {
 }
 
 // Load loads an item. reason is for logs and metrics. It takes as long as the outboxes, the brokers and the order writers need, and RecordDeadline
-// at least, unless the item was never loaded. It begins only when every shard and the brokers answer, so that it does not stop a sale which it
+// at least, unless the item was never loaded. It carries out what is wished of the item (ledger.Wish). It begins only when every shard and the brokers answer, so that it does not stop a sale which it
 // cannot resume. After an error nothing is broken: the stock may be unknown, and a load is due.
 func (l *Loader) Load(ctx context.Context, item int64, reason string) (Outcome, error) {
 	return l.loadIf(ctx, item, reason, func(context.Context) (bool, error) { return true, nil })
+}
+
+// Plan loads an item for the sake of a wish, unless that has been carried out or withdrawn (NotDue). As nothing is wrong with the stock, the load
+// begins only when it is likely to end within a moment: else it is Postponed. See timely and calm.
+func (l *Loader) Plan(ctx context.Context, item int64) (Outcome, error) {
+	return l.loadIf(ctx, item, ledger.DuePlanned, func(context.Context) (bool, error) { return true, nil })
 }
 
 // loadIf loads an item if it is still due when nobody else can begin to load it.
@@ -171,10 +182,31 @@ func (l *Loader) load(ctx context.Context, item int64, reason string, due func(c
 	if err != nil {
 		return 0, err
 	}
+	begun := loading{item: item, lease: fmt.Sprintf("load/%d", item), holder: randomHolder()}
+	if reason == ledger.DuePlanned {
+		wanted := due
+		due = func(ctx context.Context) (bool, error) {
+			if wish, err := l.wish(ctx, item); err != nil || !wish.Open() {
+				return false, err
+			}
+			return wanted(ctx)
+		}
+		// Where the stock is lost or was never there, the wish is carried out by a load that is due in any case.
+		readings, err := l.read(ctx, layoutOf(&it))
+		begun.planned = err == nil && intact(&it, readings)
+	}
+	if begun.planned && !l.timely(ctx) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if l.sweeper.seldom.say([2]any{"postponed", item}) {
+			l.log.InfoContext(ctx, "keeper: a change of the stock waits until brokers and order writers keep up", "item", item)
+		}
+		return Postponed, nil
+	}
 	if err := l.answering(ctx, &it); err != nil {
 		return 0, err
 	}
-	begun := loading{item: item, lease: fmt.Sprintf("load/%d", item), holder: randomHolder()}
 	outcome, err := l.begin(ctx, &begun, due)
 	defer l.end(ctx, &begun)
 	if err != nil || begun.token == 0 {
@@ -189,14 +221,20 @@ func (l *Loader) load(ctx context.Context, item int64, reason string, due func(c
 	return outcome, err
 }
 
-// answering asks every shard, and the brokers where the load will need them.
+// answering asks every shard, those of a wish, too, and the brokers where the load will need them.
 func (l *Loader) answering(ctx context.Context, it *sale.Item) error {
-	if _, err := l.read(ctx, layoutOf(it)); err != nil {
+	layout := layoutOf(it)
+	wish, err := l.wish(ctx, it.ID)
+	if err != nil {
+		return err
+	}
+	layout.Shards = max(layout.Shards, wish.Shards)
+	if _, err := l.read(ctx, layout); err != nil {
 		return err
 	}
 	if it.Epoch == 0 {
 		return nil
 	}
-	_, err := l.ends(ctx)
+	_, err = l.ends(ctx)
 	return err
 }

@@ -12,10 +12,11 @@ var errTakenOver = errors.New("somebody else took the load over")
 
 // loading is a load that somebody has begun.
 type loading struct {
-	item   int64
-	token  int64  // of the claim; 0 for none
-	lease  string // name of the item's lease; "" for none
-	holder string
+	item    int64
+	token   int64  // of the claim; 0 for none
+	lease   string // name of the item's lease; "" for none
+	holder  string
+	planned bool // nothing was wrong with the stock: it is a wish that is to be carried out
 }
 
 // begin takes the item's lease and claims its load if it is due.
@@ -91,7 +92,7 @@ func (l *Loader) hold(ctx context.Context, b *loading) (Outcome, error) {
 	})
 	defer renewing.Wait()
 	defer cancel(nil)
-	outcome, err := l.steps(ctx, b.item, b.token)
+	outcome, err := l.steps(ctx, b)
 	if err != nil && errors.Is(context.Cause(ctx), errTakenOver) {
 		return TakenOver, nil
 	}

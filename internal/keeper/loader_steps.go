@@ -22,32 +22,60 @@ const (
 	writeTimeout    = 30 * time.Second
 )
 
-// steps does what a load consists of, under the claim of token.
-func (l *Loader) steps(ctx context.Context, item, token int64) (Outcome, error) {
+// steps does what a load consists of, under the claim of b.
+//
+// The number of shards may change on the way. Fence and quiesce are about every shard that may hold something of the item: those of the layout that
+// the item has, those of the one that is wished for, and those that any earlier layout left. So no reservation is left anywhere when the snapshot
+// makes the new layout the item's, and everybody who looks after the item from then on, the ordinary sweep as well as whoever takes over from a
+// loader that dies behind its snapshot, need not look further than that layout. A wish for even more shards that comes behind the fence is in the
+// snapshot, too: those shards are fenced then, and hold nothing, else they would have been found.
+//
+// Shards behind the end of the new layout are emptied before it is written: where they are not, the load has not ended, and the next one finds them.
+func (l *Loader) steps(ctx context.Context, b *loading) (Outcome, error) {
 	// Read under the claim: no snapshot but this one can change the epoch from now on.
-	it, err := l.item(ctx, item)
+	it, err := l.item(ctx, b.item)
 	if err != nil {
 		return 0, err
 	}
-	layout := layoutOf(&it)
+	fenced, err := l.extent(ctx, &it)
+	if err != nil {
+		return 0, err
+	}
+	calm := l.calmBefore(ctx, b, &it)
 
-	ok, err := l.fence(ctx, item, layout.Shards, token)
+	ok, err := l.fence(ctx, it.ID, fenced, b.token)
 	if err != nil || !ok {
 		return TakenOver, err
 	}
-	fenced := time.Now()
-	if err := l.quiesce(ctx, layout, fenced, it.Epoch == 0); err != nil {
+	at := time.Now()
+	if err := l.quiesce(ctx, shard.Layout{Item: it.ID, Shards: fenced}, at); err != nil {
 		return 0, err
 	}
-	// Of a new item there is no event.
+	// Of a new item there is no event, and nobody can have reserved anything yet.
 	if it.Epoch != 0 {
+		if !calm.still(ctx, l, b.token) {
+			if err := l.deadline(ctx, at); err != nil {
+				return 0, err
+			}
+		}
 		if err := l.drain(ctx); err != nil {
 			return 0, err
 		}
 	}
-	snapshot, ok, err := l.snapshot(ctx, item, token)
+	snapshot, ok, err := l.snapshot(ctx, it.ID, b.token)
 	if err != nil || !ok {
 		return TakenOver, err
+	}
+	if snapshot.Shards > fenced {
+		fenced = snapshot.Shards
+		if ok, err := l.fence(ctx, it.ID, fenced, b.token); err != nil || !ok {
+			return TakenOver, err
+		}
+	}
+	if snapshot.Shards < fenced {
+		if ok, err := l.vacate(ctx, snapshot, fenced); err != nil || !ok {
+			return TakenOver, err
+		}
 	}
 	ok, err = l.write(ctx, snapshot)
 	if err != nil || !ok {
@@ -56,18 +84,19 @@ func (l *Loader) steps(ctx context.Context, item, token int64) (Outcome, error) 
 	return Loaded, nil
 }
 
-// quiesce waits until nothing that was reserved before the fence can come to Kafka any more by the hands of a gateway or a sweep: all outboxes
-// are empty AND the record deadline has passed (rule R9). An outbox alone does not tell: where a server lost it, its reservations are on the wire
-// of gateways that live. The deadline alone does not: a gateway that died left its reservations in the outbox.
+// quiesce waits until all outboxes are empty. Nothing that was reserved before the fence can come to Kafka any more by the hands of a gateway or a
+// sweep when this is so AND the record deadline has passed (rule R9, see deadline). An outbox alone does not tell: where a server lost it, its reservations are on the wire
+// of gateways that live. The deadline alone does not: a gateway that died left its reservations in the outbox. Only where no server has lost
+// anything do the outboxes tell by themselves (see calm).
 //
 // An outbox that was found empty behind the fence stays empty, because nothing is reserved without a stock. So it need not be looked at again
 // after the deadline. What comes to Kafka even later, from a gateway that was stopped and wakes up, is of an older epoch than the snapshot,
 // and is refused by the order writer (rule R8).
-func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.Time, first bool) error {
+func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.Time) error {
 	for wait := lookFirst; ; wait = min(2*wait, lookLongest) {
 		found, err := l.sweeper.sweep(ctx, layout, true)
 		if err == nil && l.empty(found, fenced) {
-			break
+			return nil
 		}
 		if found.removed > 0 {
 			wait = lookFirst
@@ -76,9 +105,10 @@ func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.T
 			return fmt.Errorf("empty the outboxes: %w", errors.Join(context.Cause(ctx), err))
 		}
 	}
-	if first {
-		return nil // nobody can have reserved anything yet
-	}
+}
+
+// deadline waits until no gateway sends anything any more that was reserved before the fence.
+func (l *Loader) deadline(ctx context.Context, fenced time.Time) error {
 	if !pause.For(ctx, time.Until(fenced.Add(l.cfg.RecordDeadline+l.cfg.Margin))) {
 		return fmt.Errorf("wait for the record deadline: %w", context.Cause(ctx))
 	}
@@ -145,6 +175,32 @@ func (l *Loader) read(ctx context.Context, layout shard.Layout) ([]shard.ShardRe
 	return l.cfg.Stock.Read(ctx, layout)
 }
 
+func (l *Loader) wish(ctx context.Context, item int64) (ledger.Wish, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
+	defer cancel()
+	return l.cfg.Ledger.Wish(ctx, item)
+}
+
+// extent is the number of shards that a load is about. Shards that only an earlier layout had are asked for and not insisted upon: a server that has
+// none but those must not keep the others shut.
+func (l *Loader) extent(ctx context.Context, it *sale.Item) (int, error) {
+	wish, err := l.wish(ctx, it.ID)
+	if err != nil {
+		return 0, err
+	}
+	extent := max(it.Shards, wish.Shards)
+	if it.Epoch == 0 {
+		return extent, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	found, err := l.cfg.Stock.Extent(ctx, it.ID)
+	if err != nil {
+		l.log.WarnContext(ctx, "keeper: cannot look for what earlier layouts left", "item", it.ID, "error", err)
+	}
+	return max(extent, found), nil
+}
+
 func (l *Loader) take(ctx context.Context, b *loading, ttl time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
 	defer cancel()
@@ -185,6 +241,12 @@ func (l *Loader) snapshot(ctx context.Context, item, token int64) (ledger.Snapsh
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	return l.cfg.Ledger.Snapshot(ctx, item, token)
+}
+
+func (l *Loader) vacate(ctx context.Context, s ledger.Snapshot, shards int) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Stock.Vacate(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards}, shards, s.Token)
 }
 
 func (l *Loader) write(ctx context.Context, s ledger.Snapshot) (bool, error) {

@@ -336,16 +336,25 @@ type crowd struct {
 	gateway  *shard.Stock
 	answered []sale.OrderID
 	buyers   int
+	quantity int64 // in the end
 }
 
 func (l *lab) crowd(t testing.TB) *crowd {
 	l.Helper()
-	c := &crowd{TB: t, l: l, layout: l.sale(8, 2), gateway: l.gateway(l.tape)}
+	c := &crowd{TB: t, l: l, layout: l.sale(8, 2), gateway: l.gateway(l.tape), quantity: 10}
 	c.sell()
 	c.answered = append(c.answered, l.buy(l.gateway(dead{}), c.layout, "in the outbox", 1))
 	_, err := l.db.Restock(l.ctx, c.layout.Item, 2, "")
 	l.must(err)
 	return c
+}
+
+// follow takes up the number of shards that the item has now.
+func (c *crowd) follow() {
+	c.Helper()
+	it, _, err := c.l.db.Item(c.l.ctx, c.layout.Item)
+	c.l.must(err)
+	c.layout.Shards = it.Shards
 }
 
 // sell lets a buyer buy, if anything is to be had, and every second one cancel.
@@ -371,7 +380,7 @@ func (c *crowd) check(k *Keeper) {
 	stop := c.l.runKeeper(k)
 	defer stop()
 	report := c.l.atRest(c.layout, c.answered...)
-	if report.Quantity != 10 {
+	if report.Quantity != c.quantity {
 		c.Error(report)
 	}
 	// Out of the next keeper's sight.

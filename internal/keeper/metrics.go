@@ -17,6 +17,7 @@ const (
 	alarmGiveUp     = "give_up_refused"       // the database refuses the row of a reservation
 	alarmCorrection = "unreadable_correction" // the shard of a correction cannot be read; a load is due
 	alarmLoad       = "load_failed"           // a load did not come to its end; it is tried again
+	alarmDrift      = "drift"                 // Redis and the database do not agree about an item, and nothing that is under way explains it
 	alarmStock      = "stock_"                // and the reason of the load that is due because of a shard
 )
 
@@ -39,6 +40,8 @@ type metrics struct {
 	eventsWaiting prometheus.Gauge
 	eventsOldest  prometheus.Gauge
 	retired       prometheus.Counter
+	drift         *prometheus.GaugeVec
+	concerned     *prometheus.GaugeVec
 
 	mu      sync.Mutex
 	items   map[int64]bool
@@ -63,7 +66,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewGauge(prometheus.GaugeOpts(opts(what, help)))
 	}
 	m := &metrics{items: make(map[int64]bool), backlog: make(map[int64]backlog)}
-	var errs [13]error
+	var errs [15]error
 	m.swept, errs[0] = register(r, counter("swept_reservations_total", "Reservations found in an outbox, by what became of them.", "result"))
 	m.expired, errs[1] = register(r, prometheus.NewCounter(prometheus.CounterOpts(opts("expired_orders_total", "Orders that nobody paid for in time."))))
 	m.corrections, errs[2] = register(r, counter("corrections_total", "Attempts to carry out a correction of Redis.", "op", "result"))
@@ -80,6 +83,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.eventsWaiting, errs[10] = register(r, gauge("events_waiting", "Order events in the database that are not known to be in Kafka. Every keeper counts them all, up to 100,000."))
 	m.eventsOldest, errs[11] = register(r, gauge("events_oldest_seconds", "Age of the oldest of them."))
 	m.retired, errs[12] = register(r, prometheus.NewCounter(prometheus.CounterOpts(opts("retired_items_total", "Items that this process retired."))))
+	itemGauge := func(what, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(what, help)), []string{"item"})
+	}
+	m.drift, errs[13] = register(r, itemGauge("drift_units", "Units of an item that are missing from Redis, below 0: too many, and that nothing in flight explains. Of items on sale, by the keeper whose turn it is."))
+	m.concerned, errs[14] = register(r, itemGauge("concerned_orders", "Orders that are not in Redis as they should be."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -104,17 +112,19 @@ func register[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
 }
 
 // alarm counts an alarm.
-func (m *metrics) alarm(what string, item int64) {
+func (m *metrics) alarm(what string, item int64) { m.alarms.WithLabelValues(what, m.label(item)).Inc() }
+
+// label is how an item is named in alarms.
+func (m *metrics) label(item int64) string {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.items) < alarmItems {
 		m.items[item] = true
 	}
-	label := "other"
 	if m.items[item] {
-		label = strconv.FormatInt(item, 10)
+		return strconv.FormatInt(item, 10)
 	}
-	m.mu.Unlock()
-	m.alarms.WithLabelValues(what, label).Inc()
+	return "other"
 }
 
 // left records what a sweep left.

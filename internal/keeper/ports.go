@@ -14,6 +14,11 @@ import (
 type Stock interface {
 	// Read reads every shard of the layout. The error is about shards that did not answer.
 	Read(ctx context.Context, layout shard.Layout) ([]shard.ShardReading, error)
+	// Servers reads by which server every shard was loaded, and which one serves it.
+	Servers(ctx context.Context, layout shard.Layout) ([]shard.ShardServer, error)
+
+	// Accounts reads every shard of the layout with all its marks, each at one instant. The error is about shards that did not answer, or hold something else.
+	Accounts(ctx context.Context, layout shard.Layout) ([]shard.Account, error)
 
 	// Outbox reads the outbox of one shard, whatever its layout or state, and Redis' clock in the same instant.
 	Outbox(ctx context.Context, layout shard.Layout, n int) (shard.Outbox, error)
@@ -35,6 +40,8 @@ type Stock interface {
 	Fence(ctx context.Context, item int64, n int, token int64) (bool, error)
 	// Load writes every shard anew and tells the gateways; false when a shard has another token by now.
 	Load(ctx context.Context, layout shard.Layout, image shard.Image) (bool, error)
+	// Vacate empties the shards behind the end of a layout, up to n-1; false when one has another token by now.
+	Vacate(ctx context.Context, layout shard.Layout, n int, token int64) (bool, error)
 
 	// Extent is the number of shards up to the last that holds any key of an item; 0 for none.
 	Extent(ctx context.Context, item int64) (int, error)
@@ -61,24 +68,27 @@ type Ledger interface {
 	RenewLoad(ctx context.Context, item, token int64) (bool, error)
 	Snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error)
 	EndLoad(ctx context.Context, item, token int64) error
+	Wish(ctx context.Context, item int64) (ledger.Wish, error)
 
 	ClaimEvents(ctx context.Context, fresh, again int, lease time.Duration) ([]ledger.OutgoingEvent, error)
-	PostponeEvents(ctx context.Context, wait time.Duration, ids ...int64) error
+	PostponeEvents(ctx context.Context, ids []int64, waits []time.Duration) error
 	FinishEvents(ctx context.Context, ids ...int64) error
 	WaitingEvents(ctx context.Context) (count int64, oldest time.Duration, err error)
+
+	Totals(ctx context.Context, item int64) (ledger.Totals, bool, error)
+	Books(ctx context.Context, item int64, asked []sale.OrderID) (ledger.Books, bool, error)
 
 	Retirable(ctx context.Context, after time.Duration) ([]int64, error)
 	Retire(ctx context.Context, item int64, after time.Duration) (bool, error)
 }
 
-// Publisher writes events to Kafka. Neither method blocks; done is called exactly once, soon after the deadline at the latest, and nothing is sent
-// after it. Safe for concurrent use.
+// Publisher writes events to Kafka. Neither method blocks; done is called exactly once, soon after the deadline at the latest: with nil when the brokers
+// have acknowledged everything, else with what went wrong first. Nothing is sent after the deadline. Safe for concurrent use.
 type Publisher interface {
-	// Publish writes reservations; done gets nil when the brokers have acknowledged every one.
+	// Publish writes reservations.
 	Publish(deadline time.Time, events []sale.Event, done func(error))
-	// PublishOrderEvents writes what became of orders and stock; done gets the ids of those that the brokers have acknowledged, and what went wrong
-	// first with the others.
-	PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func(acked []int64, err error))
+	// PublishOrderEvent writes what became of an order or of stock.
+	PublishOrderEvent(deadline time.Time, event broker.OrderEvent, done func(error))
 }
 
 // Offsets tells how far the consumers of a topic have come. Safe for concurrent use.

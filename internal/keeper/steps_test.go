@@ -111,6 +111,30 @@ func (s *stepper) Load(ctx context.Context, layout shard.Layout, image shard.Ima
 	return s.Stock.Load(context.WithoutCancel(ctx), layout, image)
 }
 
+func (s *stepper) Vacate(ctx context.Context, layout shard.Layout, n int, token int64) (bool, error) {
+	s.meet("vacate", false)
+	defer s.meet("vacate", true)
+	return s.Stock.Vacate(context.WithoutCancel(ctx), layout, n, token)
+}
+
+func (s *stepper) Extent(ctx context.Context, item int64) (int, error) {
+	s.meet("extent", false)
+	defer s.meet("extent", true)
+	return s.Stock.Extent(ctx, item)
+}
+
+func (s *stepper) Servers(ctx context.Context, layout shard.Layout) ([]shard.ShardServer, error) {
+	s.meet("servers", false)
+	defer s.meet("servers", true)
+	return s.Stock.Servers(ctx, layout)
+}
+
+func (s *stepper) Wish(ctx context.Context, item int64) (ledger.Wish, error) {
+	s.meet("wish", false)
+	defer s.meet("wish", true)
+	return s.Ledger.Wish(ctx, item)
+}
+
 func (s *stepper) Item(ctx context.Context, id int64) (sale.Item, bool, error) {
 	s.meet("item", false)
 	defer s.meet("item", true)
@@ -172,9 +196,16 @@ type loadResult struct {
 
 // begin begins a load in the background and returns where its result will be.
 func (l *lab) begin(loader *Loader, layout shard.Layout) <-chan loadResult {
+	return l.beginAs(loader, layout, func(loader *Loader, layout shard.Layout) (Outcome, error) {
+		return loader.Load(l.ctx, layout.Item, "test")
+	})
+}
+
+// beginAs is begin for one of several kinds of loads.
+func (l *lab) beginAs(loader *Loader, layout shard.Layout, load func(*Loader, shard.Layout) (Outcome, error)) <-chan loadResult {
 	done := make(chan loadResult, 1)
 	go func() {
-		outcome, err := loader.Load(l.ctx, layout.Item, "test")
+		outcome, err := load(loader, layout)
 		done <- loadResult{outcome, err}
 	}()
 	return done
@@ -183,8 +214,13 @@ func (l *lab) begin(loader *Loader, layout shard.Layout) <-chan loadResult {
 // stopAt begins a load that stops at a step, or ends before it gets there.
 func (l *lab) stopAt(s *stepper, step string, layout shard.Layout) <-chan loadResult {
 	l.Helper()
+	return l.stopsAt(s, step, func() <-chan loadResult { return l.begin(l.stepping(s), layout) })
+}
+
+func (l *lab) stopsAt(s *stepper, step string, begin func() <-chan loadResult) <-chan loadResult {
+	l.Helper()
 	s.at = step
-	done := l.begin(l.stepping(s), layout)
+	done := begin()
 	select {
 	case <-s.stopped:
 		// What it was renewing just then has been renewed.

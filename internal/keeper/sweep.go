@@ -64,6 +64,9 @@ func (s *swept) add(o swept) {
 
 // sweep goes through the outboxes of an item once: entries from the age of RecordDeadline on are published, or all of them at once; entries
 // from the age of GiveUp on are given up; and those that are settled are removed. A shard that fails does not keep the others waiting.
+//
+// Behind the end of an item's layout there is nothing to sweep: before a load makes an item smaller, it has emptied the outboxes of both layouts behind
+// a fence (see Loader.steps). A gateway that still believes in the larger layout finds no stock there, and reserves nothing.
 func (s *sweeper) sweep(ctx context.Context, layout shard.Layout, all bool) (swept, error) {
 	found, errs := make([]swept, layout.Shards), make([]error, layout.Shards)
 	var g errgroup.Group

@@ -44,24 +44,20 @@ func (t *tape) Publish(deadline time.Time, events []sale.Event, done func(error)
 	time.AfterFunc(time.Until(deadline), func() { report(errDown) })
 }
 
-// PublishOrderEvents has no wire: what is held is lost.
-func (t *tape) PublishOrderEvents(deadline time.Time, events []broker.OrderEvent, done func([]int64, error)) {
+// PublishOrderEvent has no wire: what is held is lost.
+func (t *tape) PublishOrderEvent(deadline time.Time, event broker.OrderEvent, done func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.down || t.hold:
-		go done(nil, errDown)
+		go done(errDown)
 		return
 	case !time.Now().Before(deadline):
-		go done(nil, broker.ErrDeadline)
+		go done(broker.ErrDeadline)
 		return
 	}
-	acked := make([]int64, len(events))
-	for i, e := range events {
-		acked[i] = e.ID
-	}
-	t.told = append(t.told, events...)
-	go done(acked, nil)
+	t.told = append(t.told, event)
+	go done(nil)
 }
 
 var errHeld = errors.New("on the wire")
@@ -190,7 +186,5 @@ type dead struct{}
 
 func (dead) Publish(time.Time, []sale.Event, func(error)) {}
 
-// PublishOrderEvents fails: a gateway has none to publish.
-func (dead) PublishOrderEvents(_ time.Time, _ []broker.OrderEvent, done func([]int64, error)) {
-	go done(nil, errDown)
-}
+// PublishOrderEvent fails: a gateway has none to publish.
+func (dead) PublishOrderEvent(_ time.Time, _ broker.OrderEvent, done func(error)) { go done(errDown) }

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,9 +15,10 @@ import (
 // watch finds out for which items a load is due, and has it done (rule R11). A load that is begun in vain costs a moment of the sale and nothing
 // else, so what it sees need not be of one instant.
 type watch struct {
-	k    *Keeper
-	pace *pace // of looking
-	fail *pace // of loads that failed
+	k       *Keeper
+	pace    *pace // of looking
+	servers *pace // of asking who serves the shards
+	fail    *pace // of loads that failed
 
 	mu    sync.Mutex
 	asked map[int64]string // items whose load somebody has asked for, and why
@@ -24,7 +26,7 @@ type watch struct {
 }
 
 func newWatch(k *Keeper) *watch {
-	return &watch{k: k, pace: newPace(), fail: newPace(), asked: make(map[int64]string), wake: make(chan struct{}, 1)}
+	return &watch{k: k, pace: newPace(), servers: newPace(), fail: newPace(), asked: make(map[int64]string), wake: make(chan struct{}, 1)}
 }
 
 // ask has an item loaded, whatever its shards look like.
@@ -83,6 +85,7 @@ func (w *watch) round(ctx context.Context) {
 		})
 	}
 	w.pace.keep(known)
+	w.servers.keep(known)
 	w.fail.keep(known)
 }
 
@@ -100,7 +103,7 @@ func (w *watch) look(ctx context.Context, s ledger.LoadState) bool {
 	if s.Leased {
 		return true // somebody is at it: until his lease is given back, shards that have no stock yet are as they must be
 	}
-	readings, err := w.k.loader.read(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
+	reason, at, fault, err := w.due(ctx, s)
 	if err != nil {
 		// Not every shard answers. The others go on selling until a load can be brought to its end.
 		if ctx.Err() == nil {
@@ -111,7 +114,6 @@ func (w *watch) look(ctx context.Context, s ledger.LoadState) bool {
 		}
 		return false
 	}
-	reason, at := due(s, readings)
 	if reason == "" {
 		return true
 	}
@@ -119,22 +121,63 @@ func (w *watch) look(ctx context.Context, s ledger.LoadState) bool {
 		if still, err := w.unchanged(ctx, s); !still || err != nil {
 			return false, err
 		}
-		if at >= 0 && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
+		if fault != nil && w.k.seldom.say([3]any{reason, s.ItemID, at}) {
 			w.k.metrics.alarm(alarmStock+reason, s.ItemID)
-			w.k.log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "item", s.ItemID, "shard", at, "epoch", s.Epoch,
-				"reason", reason, "fault", readings[at].Fault)
+			log := w.k.log.With("item", s.ItemID, "epoch", s.Epoch, "reason", reason)
+			if at >= 0 {
+				log = log.With("shard", at)
+			}
+			log.ErrorContext(ctx, "keeper: the stock is wrong, a load is due", "fault", fault)
 		}
 		return true, nil
 	})
 	return true
 }
 
-// due says why a load is due, and the first shard where that shows, -1 for none; "" if no load is due.
+// due asks the shards of an item whether a load is due: why, the first shard where that shows, and what is wrong, nil where nothing is. The error is
+// about shards that did not answer.
+func (w *watch) due(ctx context.Context, s ledger.LoadState) (reason string, at int, fault, err error) {
+	readings, err := w.k.loader.read(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
+	if err != nil {
+		return "", -1, nil, err
+	}
+	if reason, at = due(s, readings); reason != "" {
+		switch {
+		case at >= 0:
+			fault = cmp.Or(readings[at].Fault, shardFaults[reason])
+		case reason == dueNoRoom:
+			fault = errNoRoom
+		}
+		return reason, at, fault, nil
+	}
+	at, fault, err = w.foreign(ctx, s)
+	switch {
+	case at >= 0:
+		reason = reasonServer
+	case err == nil:
+		// A wish comes last: what is wrong with the stock is to be said, and waited for, whoever wishes for a load besides.
+		reason = s.Due
+	}
+	return reason, at, fault, err
+}
+
+// dueNoRoom is the ledger's reason for a load after it has refused an order for lack of room.
+const dueNoRoom = "no_room"
+
+var errNoRoom = errors.New("there were more units in Redis than there are: the database refused an order for lack of room")
+
+// shardFaults are what is wrong with shards that can be read.
+var shardFaults = map[string]error{
+	reasonMissing: errors.New("it has no stock"),
+	reasonEpoch:   errors.New("it is of another load than the item's last"),
+}
+
+// due says why a load is due, and the first shard where that shows, -1 for none; "" if no load is due, or one that somebody only wishes for.
 func due(s ledger.LoadState, readings []shard.ShardReading) (reason string, at int) {
 	switch {
 	case s.Epoch == 0:
 		return reasonFirst, -1
-	case s.Due != "":
+	case s.Due != "" && s.Due != ledger.DuePlanned:
 		return s.Due, -1
 	case s.Abandoned:
 		return reasonAbandoned, -1

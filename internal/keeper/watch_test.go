@@ -30,12 +30,15 @@ func TestWhatMakesALoadDue(t *testing.T) {
 		"nothing":          {loaded, []shard.ShardReading{good, good}, "", -1},
 		"a new item":       {ledger.LoadState{Shards: 2}, with(func(r *shard.ShardReading) { r.Loaded = false }), reasonFirst, -1},
 		"the ledger's own": {ledger.LoadState{Shards: 2, Epoch: 3, Claim: 3, Due: "no_room"}, []shard.ShardReading{good, good}, "no_room", -1},
-		"half a load":      {ledger.LoadState{Shards: 2, Epoch: 3, Claim: 4, Abandoned: true}, []shard.ShardReading{good, good}, reasonAbandoned, -1},
-		"no stock":         {loaded, with(func(r *shard.ShardReading) { r.Loaded, r.Stock = false, nil }), reasonMissing, 1},
-		"text":             {loaded, with(func(r *shard.ShardReading) { r.Loaded, r.Fault = false, fmt.Errorf("stock: %w", shard.ErrUnreadable) }), reasonUnreadable, 1},
-		"another k":        {loaded, with(func(r *shard.ShardReading) { r.Fault = fmt.Errorf("k: %w", shard.ErrWrongLayout) }), reasonLayout, 1},
-		"older":            {loaded, with(func(r *shard.ShardReading) { r.Epoch = 2 }), reasonEpoch, 1},
-		"newer":            {loaded, with(func(r *shard.ShardReading) { r.Epoch = 4 }), reasonEpoch, 1},
+		"a wish":           {ledger.LoadState{Shards: 2, Epoch: 3, Claim: 3, Due: ledger.DuePlanned}, []shard.ShardReading{good, good}, "", -1},
+		"a wish beside a loss": {ledger.LoadState{Shards: 2, Epoch: 3, Claim: 3, Due: ledger.DuePlanned},
+			with(func(r *shard.ShardReading) { r.Loaded, r.Stock = false, nil }), reasonMissing, 1},
+		"half a load": {ledger.LoadState{Shards: 2, Epoch: 3, Claim: 4, Abandoned: true}, []shard.ShardReading{good, good}, reasonAbandoned, -1},
+		"no stock":    {loaded, with(func(r *shard.ShardReading) { r.Loaded, r.Stock = false, nil }), reasonMissing, 1},
+		"text":        {loaded, with(func(r *shard.ShardReading) { r.Loaded, r.Fault = false, fmt.Errorf("stock: %w", shard.ErrUnreadable) }), reasonUnreadable, 1},
+		"another k":   {loaded, with(func(r *shard.ShardReading) { r.Fault = fmt.Errorf("k: %w", shard.ErrWrongLayout) }), reasonLayout, 1},
+		"older":       {loaded, with(func(r *shard.ShardReading) { r.Epoch = 2 }), reasonEpoch, 1},
+		"newer":       {loaded, with(func(r *shard.ShardReading) { r.Epoch = 4 }), reasonEpoch, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if reason, at := due(c.state, c.readings); reason != c.reason || at != c.at {
@@ -188,6 +191,9 @@ func TestExtraUnitIsNotOfferedAgain(t *testing.T) {
 		}
 		// The load is counted when its lease is given back.
 		devtest.Eventually(t, timeout, func() bool { return l.metric("flashgate_keeper_loads_total", "no_room", "loaded") > 0 }, "the drift is reported")
+		if n := l.metric("flashgate_keeper_alarms_total", alarmStock+dueNoRoom, fmt.Sprint(layout.Item)); n != 1 {
+			t.Errorf("%v alarms", n)
+		}
 	})
 }
 

@@ -15,11 +15,13 @@ const (
 	changeUpdateSale = "sale.update"
 	changeUpdateItem = "item.update"
 	changeRestock    = "item.restock"
+	changePlanned    = "item.planned"
 	changeReload     = "item.reload"
 	changeRetire     = "item.retire"
 	changePurge      = "item.purge"
 	changeAnonymise  = "item.anonymise"
 	changeRefunded   = "order.refunded"
+	changeReplay     = "dlq.replay"
 )
 
 // Subjects of changes.

@@ -274,8 +274,12 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 				}
 			}
 			l.balance()
-			if o, outcome, err := faulty().Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || o.RefundDue() || o != l.row(e.OrderID) || err != nil {
-				t.Errorf("refunded: %+v, %v, %v", o, outcome, err)
+			if r, err := faulty().Refunded(t.Context(), e.OrderID, nil); r.Outcome != RefundDone || r.Order.RefundDue() || r.Order != l.row(e.OrderID) || err != nil {
+				t.Errorf("refunded: %+v, %v", r, err)
+			}
+			l.pay(success(e, "named"))
+			if r, err := faulty().Refunded(t.Context(), e.OrderID, []string{"named"}); r.Outcome != RefundDone || r.Order.RefundDue() || r.Order != l.row(e.OrderID) || err != nil {
+				t.Errorf("refunded by name: %+v, %v", r, err)
 			}
 			l.balance()
 			rows := l.changes()
@@ -307,7 +311,7 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 				t.Error(err)
 			}
 			for _, e := range claimed {
-				if err := faulty().PostponeEvents(t.Context(), time.Hour, e.ID); err != nil {
+				if err := faulty().PostponeEvents(t.Context(), []int64{e.ID}, []time.Duration{time.Hour}); err != nil {
 					t.Error(err)
 				}
 				if err := faulty().FinishEvents(t.Context(), e.ID); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flashgate/internal/sale"
@@ -81,41 +82,75 @@ type Snapshot struct {
 func (s Snapshot) Free() int64 { return s.Quantity - s.Sold }
 
 // Snapshot makes token the epoch of the item and reads its live orders, in one transaction. From then on events of older epochs that have no
-// row are stale, and what the ledger did before needs no correction in Redis. It also settles that a load was due.
+// row are stale, and what the ledger did before needs no correction in Redis. It also settles that a load was due, and carries out what somebody
+// wished of the stock (see Wish): the snapshot has the new number of shards and the smaller quantity. A reduction that would leave fewer units than are
+// sold by now is dropped and marked as refused, and the load goes on with the quantity that there is.
 //
 // It is refused, with false, when the claim is not the newest any more, and also when the snapshot of this token was taken before, as after
 // an error of kind Unknown: a restock between two snapshots of one epoch would be in the second one and in its correction. The caller then
 // abandons the token and claims anew.
 func (db *DB) Snapshot(ctx context.Context, item, token int64) (Snapshot, bool, error) {
+	change := uuid.New()
 	var snap Snapshot
 	var ok bool
-	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		snap, ok = Snapshot{ItemID: item, Token: token}, false
-		// The update waits for the item's row. Whoever changes live orders holds that, so the orders read by the next statement, which
-		// sees all that was committed before it, add up to sold.
-		err := tx.QueryRow(ctx, `
-UPDATE flash_sale_item SET epoch = $2, load_due_at = NULL, load_due_reason = NULL
-WHERE id = $1 AND claim = $2 AND epoch < $2 AND retired_at IS NULL
-RETURNING shards, quantity, sold`, item, token).Scan(&snap.Shards, &snap.Quantity, &snap.Sold)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("set epoch: %w", err)
-		}
-		if snap.Marks, err = liveMarks(ctx, tx, item); err != nil {
-			return fmt.Errorf("read live orders: %w", err)
-		}
-		ok = true
-		if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {
-			return fmt.Errorf("notify: %w", err)
-		}
-		return nil
+	err := db.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
+		snap, ok, err = takeSnapshot(ctx, tx, item, token, change)
+		return err
 	})
 	if err != nil {
 		return Snapshot{}, false, fmt.Errorf("take snapshot of item %d: %w", item, err)
 	}
 	return snap, ok, nil
+}
+
+func takeSnapshot(ctx context.Context, tx Tx, item, token int64, change uuid.UUID) (Snapshot, bool, error) {
+	// This waits for the item's row. Whoever changes live orders or wishes holds that, so the orders read further down, by a statement which
+	// sees all that was committed before it, add up to sold.
+	w := Wish{}
+	var shards int
+	var quantity, sold int64
+	err := tx.QueryRow(ctx, `
+SELECT shards, quantity, sold, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0), wish, wish_refused FROM flash_sale_item
+WHERE id = $1 AND claim = $2 AND epoch < $2 AND retired_at IS NULL FOR UPDATE`, item, token).
+		Scan(&shards, &quantity, &sold, &w.Shards, &w.Reduction, &w.Number, &w.Refused)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Snapshot{}, false, nil
+	}
+	if err != nil {
+		return Snapshot{}, false, fmt.Errorf("lock item: %w", err)
+	}
+	if w.Shards != 0 {
+		shards = w.Shards
+	}
+	if quantity-w.Reduction < sold {
+		w.Refused = w.Number
+	} else {
+		quantity -= w.Reduction
+	}
+	snap := Snapshot{ItemID: item, Token: token}
+	var before, after []byte
+	err = tx.QueryRow(ctx, `
+WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1)
+UPDATE flash_sale_item i SET epoch = $2, load_due_at = NULL, load_due_reason = NULL,
+    shards = $3, quantity = $4, wanted_shards = NULL, wanted_reduction = NULL, wish_refused = $5
+FROM old WHERE i.id = $1
+RETURNING i.shards, i.quantity, i.sold, old.item, to_jsonb(i)`, item, token, shards, quantity, w.Refused).
+		Scan(&snap.Shards, &snap.Quantity, &snap.Sold, &before, &after)
+	if err != nil {
+		return Snapshot{}, false, fmt.Errorf("set epoch: %w", err)
+	}
+	if w.Open() {
+		if err := audit(ctx, tx, change, changePlanned, subjectItem(item), before, after); err != nil {
+			return Snapshot{}, false, err
+		}
+	}
+	if snap.Marks, err = liveMarks(ctx, tx, item); err != nil {
+		return Snapshot{}, false, fmt.Errorf("read live orders: %w", err)
+	}
+	if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {
+		return Snapshot{}, false, fmt.Errorf("notify: %w", err)
+	}
+	return snap, true, nil
 }
 
 func liveMarks(ctx context.Context, tx Tx, item int64) (map[string]sale.Mark, error) {
@@ -135,6 +170,9 @@ WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, item)
 	return marks, err
 }
 
+// DuePlanned is why a load is due that somebody wishes for, of a stock that is as it should be; see Wish.
+const DuePlanned = "planned"
+
 // LoadState is what the ledger knows about the load of an item.
 type LoadState struct {
 	ItemID    int64
@@ -143,21 +181,21 @@ type LoadState struct {
 	Claim     int64
 	Leased    bool      // a loader is at work: before its snapshot, or writing the shards behind it
 	Abandoned bool      // a load was begun, did not come to its snapshot, and its lease ran out
-	Due       string    // why the ledger itself knows that a load is due; empty if it does not
-	DueSince  time.Time // zero if not due
+	Due       string    // why the ledger itself knows that a load is due; empty if it does not. DuePlanned only where there is no other reason
+	DueSince  time.Time // zero if not due, or planned
 }
 
 // LoadWatch returns the load states of the items whose stock in Redis has to be right: those of the counter model that are not retired and
-// whose sale has not ended or that have live orders (sold counts exactly those).
+// whose sale has not ended or that have live orders (sold counts exactly those), or of which somebody wishes something.
 func (db *DB) LoadWatch(ctx context.Context) ([]LoadState, error) {
 	var states []LoadState
 	err := db.read(ctx, func(ctx context.Context) (err error) {
 		rows, _ := db.pool.Query(ctx, `
 SELECT i.id, i.shards, i.epoch, i.claim, coalesce(i.lease_until > clock_timestamp(), false),
-       coalesce(i.load_due_reason, ''), i.load_due_at
+       coalesce(i.load_due_reason, CASE WHEN `+wished+` THEN $1 END, ''), i.load_due_at
 FROM flash_sale_item i JOIN flash_sale s ON s.id = i.sale_id
-WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR i.sold > 0)
-ORDER BY i.id`)
+WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR i.sold > 0 OR `+wished+`)
+ORDER BY i.id`, DuePlanned)
 		states, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoadState, err error) {
 			var since *time.Time
 			err = row.Scan(&s.ItemID, &s.Shards, &s.Epoch, &s.Claim, &s.Leased, &s.Due, &since)

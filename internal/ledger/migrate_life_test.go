@@ -59,8 +59,16 @@ INSERT INTO flash_sale_correction (item_id, op, order_id, user_id, units, epoch)
 	if got := l.told(pending.OrderID.String()); !slices.Equal(got, []string{"paid"}) {
 		t.Errorf("told: %v", got)
 	}
-	if o, outcome, err := l.Refunded(t.Context(), expired.OrderID, Refund{}); outcome != RefundDone || o.RefundDue() || err != nil {
-		t.Errorf("refunded: %v, %+v, %v", outcome, o, err)
+	// What is due from before payments were stored has no event to name.
+	l.pay(success(expired, "late"))
+	if r, err := l.Refunded(t.Context(), expired.OrderID, []string{"late"}); r.Outcome != RefundDone || r.Order.RefundsDue != 1 || err != nil {
+		t.Errorf("refunded: %+v, %v", r, err)
+	}
+	if r, err := l.Refunded(t.Context(), expired.OrderID, []string{"late"}); r.Outcome != RefundBefore || r.Order.RefundsDue != 1 || err != nil {
+		t.Errorf("refunded again: %+v, %v", r, err)
+	}
+	if r, err := l.Refunded(t.Context(), expired.OrderID, nil); r.Outcome != RefundDone || r.Order != l.row(expired.OrderID) || r.Order.RefundDue() || err != nil {
+		t.Errorf("refunded: %+v, %v", r, err)
 	}
 	if o, ok, err := l.LiveOrder(t.Context(), 7, "pending"); !ok || o.Status != sale.Paid || err != nil {
 		t.Errorf("live order: %+v, %v, %v", o, ok, err)

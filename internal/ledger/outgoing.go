@@ -103,19 +103,28 @@ DELETE FROM flash_sale_event WHERE id = ANY(ARRAY(
 	return nil
 }
 
-// PostponeEvents puts events off that were told in vain, with all that wait behind them under their keys. Nobody gets them before the wait is over,
-// nor before the lease runs out under which somebody has them: what failed may still be in the hands of a broker. Ids that are gone are no error.
-func (db *DB) PostponeEvents(ctx context.Context, wait time.Duration, ids ...int64) error {
+// postponeEvents locks the first row of a key before those behind it, which nobody else touches as long as there is a first.
+const postponeEvents = `
+WITH first AS (
+    SELECT e.key, p.wait FROM unnest($1::bigint[], $2::interval[]) p (id, wait) JOIN flash_sale_event e ON e.id = p.id ORDER BY e.id FOR UPDATE OF e
+)
+UPDATE flash_sale_event e SET attempts = least(e.attempts, 1000) + 1,
+    retry_at = greatest(e.not_before, now() + f.wait), not_before = greatest(e.not_before, now() + f.wait)
+FROM first f WHERE e.key = f.key`
+
+// PostponeEvents puts events off that were told in vain, each for its wait, with all that wait behind them under their keys. Nobody gets them before the
+// wait is over, nor before the lease runs out under which somebody has them: what failed may still be in the hands of a broker. There are as many waits
+// as ids. Ids that are gone are no error.
+func (db *DB) PostponeEvents(ctx context.Context, ids []int64, waits []time.Duration) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	err := db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		// The first row of a key is locked before those behind it, which nobody else touches as long as there is a first.
-		_, err := tx.Exec(ctx, `
-UPDATE flash_sale_event SET attempts = least(attempts, 1000) + 1,
-    retry_at = greatest(not_before, now() + $2), not_before = greatest(not_before, now() + $2)
-WHERE key = ANY(ARRAY(SELECT key FROM flash_sale_event WHERE id = ANY($1) ORDER BY id FOR UPDATE))`, ids, wait)
-		return err
+		var postpone pgx.Batch
+		// However little the planner knows, rows are found one by one, by their ids and by their keys.
+		postpone.Queue(`SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'enable_bitmapscan']) name`)
+		postpone.Queue(postponeEvents, ids, waits)
+		return tx.SendBatch(ctx, &postpone).Close()
 	})
 	if err != nil {
 		return fmt.Errorf("postpone outgoing events: %w", err)

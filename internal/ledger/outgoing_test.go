@@ -60,7 +60,7 @@ func TestEventsSayWhatBecameTrue(t *testing.T) {
 	if n, err := l.Expire(ctx, 10); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, _, err := l.Refunded(ctx, e.OrderID, Refund{}); err != nil {
+	if _, err := l.Refunded(ctx, e.OrderID, nil); err != nil {
 		t.Fatal(err)
 	}
 	boom := errors.New("boom")

@@ -45,8 +45,8 @@ func TestPaymentsAreListed(t *testing.T) {
 		}
 	}
 	check()
-	if _, outcome, err := l.Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || err != nil {
-		t.Fatal(outcome, err)
+	if r, err := l.Refunded(t.Context(), e.OrderID, nil); r.Outcome != RefundDone || err != nil {
+		t.Fatal(r, err)
 	}
 	check()
 	if want[2].RefundedAt.IsZero() {
@@ -62,11 +62,11 @@ func TestRefunded(t *testing.T) {
 	l.expect(l.write(e, other), Stored, Stored)
 	refund := func(id sale.OrderID, want RefundOutcome) sale.Order {
 		t.Helper()
-		o, outcome, err := l.Refunded(t.Context(), id, Refund{})
-		if outcome != want || err != nil {
-			t.Fatalf("refunded: %v, want %v; %v", outcome, want, err)
+		r, err := l.Refunded(t.Context(), id, nil)
+		if r.Outcome != want || r.Event != "" || err != nil {
+			t.Fatalf("refunded: %+v, want %v; %v", r, want, err)
 		}
-		return o
+		return r.Order
 	}
 	refund(sale.NewOrderID(item), RefundNoOrder)
 	refund(e.OrderID, RefundNotDue)
@@ -122,8 +122,8 @@ func TestRefunded(t *testing.T) {
 			t.Errorf("the audit table says who bought: %s\n%s", before, after)
 		}
 	}
-	if !strings.Contains(string(changes[1].Before), `"refunds_due": 2`) {
-		t.Errorf("before the first refund: %s", changes[1].Before)
+	if !strings.Contains(string(changes[1].Before), `"refunds_due": 2`) || !strings.Contains(string(changes[1].After), `"event_ids": ["1", "2"]`) {
+		t.Errorf("the first refund: %s\n%s", changes[1].Before, changes[1].After)
 	}
 }
 
@@ -143,10 +143,10 @@ func TestARefundThatWasNotMeantStaysDue(t *testing.T) {
 		l.pay(success(e, "3"))
 		return io.ErrUnexpectedEOF
 	}})
-	o, outcome, err := db.Refunded(t.Context(), e.OrderID, Refund{})
+	r, err := db.Refunded(t.Context(), e.OrderID, nil)
 	// What is answered is what is true afterwards.
-	if outcome != RefundDone || !o.RefundDue() || o.RefundedAt.IsZero() || err != nil {
-		t.Errorf("refunded: %v, %+v, %v", outcome, o, err)
+	if r.Outcome != RefundDone || !r.Order.RefundDue() || r.Order.RefundedAt.IsZero() || err != nil {
+		t.Errorf("refunded: %+v, %v", r, err)
 	}
 	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_payment WHERE refunded_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d payments are paid back", n)

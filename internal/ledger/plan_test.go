@@ -91,7 +91,9 @@ func useEverything(t *testing.T, l *lab, a, b, c sale.Event) {
 	_, err = l.Payments(ctx, c.OrderID)
 	check(err)
 	for _, e := range []sale.Event{a, b} {
-		_, _, err = l.Refunded(ctx, e.OrderID, Refund{})
+		_, err = l.Refunded(ctx, e.OrderID, []string{"a" + a.UserID})
+		check(err)
+		_, err = l.Refunded(ctx, e.OrderID, nil)
 		check(err)
 	}
 	for _, f := range []OrderFilter{{}, {Item: a.ItemID}, {Status: "EXPIRED"}, {Item: a.ItemID, Status: "CANCELLED"}, {Status: StatusRefundDue},

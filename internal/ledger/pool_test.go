@@ -153,7 +153,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, err = db.Payments(ctx, events[1].OrderID)
 	check(err)
-	_, _, err = db.Refunded(ctx, events[0].OrderID, Refund{})
+	_, err = db.Refunded(ctx, events[0].OrderID, nil)
 	check(err)
 	_, _, err = db.Orders(ctx, OrderFilter{Limit: 3})
 	check(err)

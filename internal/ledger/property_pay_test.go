@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -13,9 +14,14 @@ import (
 
 // modelPayment is a payment event as it was told the first time, and the answer that it got.
 type modelPayment struct {
-	payment sale.Payment
-	result  sale.PaymentResult
+	payment  sale.Payment
+	result   sale.PaymentResult
+	due      bool // it was to be paid back, and
+	refunded bool // somebody said that it was
 }
+
+// eventIDs are those of all payments.
+var eventIDs = []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
 // pay is what an event of the provider does, in the model.
 func (m *model) pay(p sale.Payment) (sale.PaymentResult, PayOutcome) {
@@ -32,24 +38,26 @@ func (m *model) pay(p sale.Payment) (sale.PaymentResult, PayOutcome) {
 	if p.Amount != sale.Total(o.event.Price, o.event.Quantity) || p.Currency != o.event.Currency {
 		return sale.PaymentResult{}, PayMismatch
 	}
+	due := false
 	switch {
 	case !p.Succeeded:
 	case o.status == sale.Pending:
 		o.status = sale.Paid
 		o.tell("paid")
 	default:
+		due = true
 		o.refunds++
 		o.tell("refund_due")
 	}
 	result := sale.PaymentResult{Status: o.status, RefundDue: o.refunds > 0}
-	m.payments[p.EventID] = modelPayment{p, result}
+	m.payments[p.EventID] = &modelPayment{payment: p, result: result, due: due}
 	return result, PayDone
 }
 
 // pay tells an event of the provider: a new one or an old one, of an order that there is or is not, with what it says right or wrong.
 func (tr *trial) pay(t *rapid.T) {
 	e := tr.draw(t)
-	p := success(e, rapid.SampledFrom([]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}).Draw(t, "payment"))
+	p := success(e, rapid.SampledFrom(eventIDs).Draw(t, "payment"))
 	if earlier, ok := tr.m.payments[p.EventID]; ok && rapid.Bool().Draw(t, "told again") {
 		p = earlier.payment
 	}
@@ -67,49 +75,71 @@ func (tr *trial) pay(t *rapid.T) {
 	}
 }
 
-// refund is what the word that refunds have been paid does, in the model.
-func (o *modelOrder) refund(word Refund) RefundOutcome {
+// refund is what the word that payments have been paid back does, in the model: to those that are named, or for nil to all.
+func (m *model) refund(id sale.OrderID, events []string) (how RefundOutcome, refused string) {
+	o := m.orders[id]
 	if o == nil {
-		return RefundNoOrder
+		return RefundNoOrder, ""
 	}
-	if marked, known := o.words[word.Key]; known && word.Key != "" {
-		if word.Seen != nil && *word.Seen != marked {
-			return RefundKeyReused
+	for _, event := range events {
+		if p := m.payments[event]; p == nil || p.payment.OrderID != id || !p.due {
+			return RefundNotDue, event
 		}
-		return RefundBefore
 	}
-	switch {
-	case o.refunds == 0 && !o.refunded:
-		return RefundNotDue
-	case o.refunds == 0 && word.Seen != nil && *word.Seen != 0 && *word.Seen != o.last:
-		return RefundsChanged
-	case o.refunds == 0:
-		return RefundBefore
-	case word.Seen != nil && *word.Seen != o.refunds:
-		return RefundsChanged
-	}
-	if word.Key != "" {
-		if o.words == nil {
-			o.words = make(map[string]int64)
+	if events == nil {
+		if o.refunds == 0 && !o.refunded {
+			return RefundNotDue, ""
 		}
-		o.words[word.Key] = o.refunds
+		events = slices.Collect(maps.Keys(m.payments))
 	}
-	o.refunds, o.refunded, o.last = 0, true, o.refunds
-	return RefundDone
+	how = RefundBefore
+	for _, event := range events {
+		if p := m.payments[event]; p.payment.OrderID == id && p.due && !p.refunded {
+			p.refunded, o.refunded, how = true, true, RefundDone
+			o.refunds--
+		}
+	}
+	return how, ""
 }
 
-// refunded says that refunds have been paid: those that are due, or a number that may be wrong, once or again.
+// refunded says that payments have been paid back: all that are due, or some that are due, or are not, or are another order's, once or again.
 func (tr *trial) refunded(t *rapid.T) {
 	e := tr.draw(t)
-	word := Refund{Key: rapid.SampledFrom([]string{"", "", "k", "l"}).Draw(t, "key")}
-	if seen := rapid.Int64Range(-1, 3).Draw(t, "seen"); seen >= 0 {
-		word.Seen = &seen
+	var events []string
+	switch rapid.SampledFrom([]string{"all", "its own", "its own", "any"}).Draw(t, "meant") {
+	case "its own":
+		events = []string{}
+		for _, event := range slices.Sorted(maps.Keys(tr.m.payments)) {
+			if p := tr.m.payments[event]; p.payment.OrderID == e.OrderID && p.due && rapid.Bool().Draw(t, "paid back "+event) {
+				events = append(events, event)
+			}
+		}
+	case "any":
+		events = rapid.SliceOfN(rapid.SampledFrom(eventIDs), 1, 3).Draw(t, "paid back")
 	}
-	got, outcome, err := tr.faulty(t).Refunded(context.Background(), e.OrderID, word)
+	got, err := tr.faulty(t).Refunded(context.Background(), e.OrderID, events)
+	how, refused := tr.m.refund(e.OrderID, events)
 	o := tr.m.orders[e.OrderID]
-	want := o.refund(word)
-	if err != nil || outcome != want || o != nil && (got.Status != o.status || got.RefundsDue != o.refunds) {
-		t.Fatalf("refunded: %v %+v, want %v %+v; %v", outcome, got, want, o, err)
+	if err != nil || got.Outcome != how || got.Event != refused || o != nil && (got.Order.Status != o.status || got.Order.RefundsDue != o.refunds) {
+		t.Fatalf("refunded %q: %+v, want %v %q %+v; %v", events, got, how, refused, o, err)
+	}
+}
+
+// checkRefunded compares which payments are due, and which are marked as paid back, with the model.
+func (tr *trial) checkRefunded(t *rapid.T) {
+	rows, _ := tr.sql.Query(context.Background(), `SELECT event_id, effect = 'refund_due', refunded_at IS NOT NULL FROM flash_sale_payment`)
+	var event string
+	var due, marked bool
+	n := 0
+	_, err := pgx.ForEachRow(rows, []any{&event, &due, &marked}, func() error {
+		n++
+		if p := tr.m.payments[event]; p == nil || p.due != due || p.refunded != marked {
+			return fmt.Errorf("payment %s is due: %v, paid back: %v, want %+v", event, due, marked, p)
+		}
+		return nil
+	})
+	if err != nil || n != len(tr.m.payments) {
+		t.Fatalf("%d payments, want %d, %v", n, len(tr.m.payments), err)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 type model struct {
 	items    map[int64]*modelItem
 	orders   map[sale.OrderID]*modelOrder
-	payments map[string]modelPayment
+	payments map[string]*modelPayment
 }
 
 type modelItem struct {
@@ -37,10 +37,8 @@ type modelOrder struct {
 	due    bool
 	epoch  int64 // of the item when it ended or was refused: its correction has to carry it
 
-	refunds  int64            // due
-	refunded bool             // ever
-	last     int64            // marked by the last word that marked anything
-	words    map[string]int64 // by key: what it marked
+	refunds  int64 // due
+	refunded bool  // ever
 	told     []string
 }
 
@@ -156,7 +154,7 @@ func TestAnySequenceKeepsTheInvariants(t *testing.T) {
 func (tr *trial) start() {
 	perItem, perSale := aSale(3), aSale(2, 4)
 	perSale.PurchaseLimit = sale.PerSale
-	tr.m = &model{items: make(map[int64]*modelItem), orders: make(map[sale.OrderID]*modelOrder), payments: make(map[string]modelPayment)}
+	tr.m = &model{items: make(map[int64]*modelItem), orders: make(map[sale.OrderID]*modelOrder), payments: make(map[string]*modelPayment)}
 	for _, table := range []string{"payment", "event", "order", "correction", "conflict", "restock", "item"} {
 		tr.exec(`DELETE FROM flash_sale_` + table)
 	}
@@ -338,6 +336,7 @@ SELECT o.id, o.status, o.refunds_due, coalesce(c.epoch, -1) FROM flash_sale_orde
 	if err != nil || n != len(tr.m.orders) {
 		t.Fatalf("%d orders, want %d, %v", n, len(tr.m.orders), err)
 	}
+	tr.checkRefunded(t)
 	tr.checkTold(t)
 }
 

@@ -55,8 +55,8 @@ func newGraveyard(t *testing.T) *graveyard {
 				l.pay(success(e, id+"-2"))
 			}
 			if user == "refunded" {
-				if _, outcome, err := l.Refunded(t.Context(), e.OrderID, Refund{}); outcome != RefundDone || err != nil {
-					t.Fatal(outcome, err)
+				if r, err := l.Refunded(t.Context(), e.OrderID, nil); r.Outcome != RefundDone || err != nil {
+					t.Fatal(r, err)
 				}
 			}
 			if item == g.retired {
@@ -146,8 +146,8 @@ func TestPurgeDeletes(t *testing.T) {
 		t.Errorf("%d audit rows", n-rows)
 	}
 	// What was in the way is settled.
-	if _, outcome, err := g.Refunded(t.Context(), g.events["due"].OrderID, Refund{}); outcome != RefundDone || err != nil {
-		t.Fatal(outcome, err)
+	if r, err := g.Refunded(t.Context(), g.events["due"].OrderID, nil); r.Outcome != RefundDone || err != nil {
+		t.Fatal(r, err)
 	}
 	g.exec(`DELETE FROM flash_sale_event`)
 	g.purgeTwice(daysAgo(5), PurgeDelete, PurgeReport{Items: 1, Orders: 1, Units: 2, Payments: 2})

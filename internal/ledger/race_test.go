@@ -59,7 +59,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 						err = db.PostponeCorrections(ctx, []int64{claimed[0].ID}, 0)
 					}
 				case 5:
-					_, _, err = db.Refunded(ctx, events[1].OrderID, Refund{})
+					_, err = db.Refunded(ctx, events[1].OrderID, nil)
 				case 6:
 					_, _, err = db.UpdateItem(ctx, events[0].ItemID, ItemPatch{Quantity: to(stock + int64(n))})
 				case 7:
@@ -76,7 +76,7 @@ func TestOppositeBatchesDoNotDeadlock(t *testing.T) {
 				}
 				claimed, err := db.ClaimEvents(ctx, 3, 3, 0)
 				if err == nil && len(claimed) > 2 {
-					if err = db.PostponeEvents(ctx, 0, claimed[2].ID, claimed[1].ID); err == nil {
+					if err = db.PostponeEvents(ctx, []int64{claimed[2].ID, claimed[1].ID}, []time.Duration{0, 0}); err == nil {
 						err = db.FinishEvents(ctx, claimed[1].ID, claimed[0].ID)
 					}
 				}

@@ -116,8 +116,11 @@ INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALU
 		return 0, fmt.Errorf("write correction: %w", err)
 	}
 	var writes pgx.Batch
+	// Behind an event that is put off, as those of orders are. Of the first one there is a row or none.
 	writes.Queue(`
-INSERT INTO flash_sale_event (key, type, item_id, operation_id, delta, quantity) VALUES ($1, 'stock.increased', $2, $3, $4, $5)`,
+INSERT INTO flash_sale_event (key, type, item_id, operation_id, delta, quantity, attempts, retry_at)
+SELECT $1, 'stock.increased', $2, $3, $4, $5, coalesce(max(f.attempts), 0), max(f.retry_at)
+FROM (SELECT attempts, retry_at FROM flash_sale_event WHERE key = $1 ORDER BY id LIMIT 1) f`,
 		subjectItem(it.id), it.id, [16]byte(operation), units, it.quantity+units)
 	writes.Queue(notify, TopicCatalogue)
 	writes.Queue(notify, TopicCorrections)

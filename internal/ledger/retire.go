@@ -37,7 +37,7 @@ ORDER BY i.id`, after)
 
 // Retire retires an item and reports whether it is retired, now or since an earlier call; false when the item does not exist or may not be
 // retired (see Retirable, whose conditions are looked at once more, now under locks; a sale that has been extended meanwhile is one reason). From then on nothing of the item is sold, loaded or
-// corrected, its events are stored as refused, and its sale cannot be changed. It may be repeated after any error.
+// corrected, a wish that no load has carried out is dropped, its events are stored as refused, and its sale cannot be changed. It may be repeated after any error.
 func (db *DB) Retire(ctx context.Context, item int64, after time.Duration) (bool, error) {
 	change := uuid.New()
 	var done bool
@@ -73,7 +73,7 @@ SELECT `+longOver+` FROM flash_sale s WHERE s.id = (SELECT sale_id FROM flash_sa
 	var before, now []byte
 	err = tx.QueryRow(ctx, `
 WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1)
-UPDATE flash_sale_item i SET retired_at = now() FROM old
+UPDATE flash_sale_item i SET retired_at = now(), wanted_shards = NULL, wanted_reduction = NULL FROM old
 WHERE i.id = $1 AND i.retired_at IS NULL AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())
     AND NOT EXISTS (SELECT FROM flash_sale_order o WHERE o.item_id = $1 AND o.status = 'PENDING')
     AND NOT EXISTS (SELECT FROM flash_sale_correction c WHERE c.item_id = $1)

@@ -13,50 +13,72 @@ import (
 
 // ItemPatch is what changes of an item; what is nil stays.
 type ItemPatch struct {
-	Quantity   *int64      // not smaller; the difference is a restock, with its correction and its event
+	Shards     *int        // another number than today's is a wish; today's withdraws it
+	Quantity   *int64      // a larger one is a restock, with its correction and its event; a smaller one is a wish, which any other withdraws
 	Price      *sale.Price // orders keep the price with which they were reserved
 	MaxPerUser *int64
 	Paused     *bool
 }
 
-// UpdateItem changes an item and returns it as it is afterwards (zero unless Patched). Other processes learn of it by TopicCatalogue. A quantity
-// above sale.MaxQuantity is ErrTooMany; what else the schema refuses is an error of kind Permanent, too. It may be repeated after any error.
-func (db *DB) UpdateItem(ctx context.Context, id int64, patch ItemPatch) (sale.Item, PatchOutcome, error) {
+// ItemUpdate is an item behind its change.
+type ItemUpdate struct {
+	sale.Item
+	Wish int64 // number of the wish (see Wish) that a load has yet to carry out for this patch; 0: the item is as the patch says
+}
+
+// UpdateItem changes an item and returns it as it is afterwards: after BelowSold as it is now, zero after another refusal. Other processes learn
+// of it by TopicCatalogue. Shards and a smaller quantity are written down as a wish, which the next load carries out. A quantity above
+// sale.MaxQuantity is ErrTooMany; what else the schema refuses is an error of kind Permanent, too. It may be repeated after any error.
+func (db *DB) UpdateItem(ctx context.Context, id int64, patch ItemPatch) (ItemUpdate, PatchOutcome, error) {
 	change := uuid.New()
-	var it sale.Item
+	var done ItemUpdate
 	var outcome PatchOutcome
 	err := db.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
-		if outcome, err = updateItem(ctx, tx, id, patch, change); err != nil || outcome != Patched {
+		done = ItemUpdate{}
+		done.Wish, outcome, err = updateItem(ctx, tx, id, patch, change)
+		if err != nil || outcome != Patched && outcome != BelowSold {
 			return err
 		}
 		rows, _ := tx.Query(ctx, selectItems+` WHERE i.id = $1`, id)
-		it, err = pgx.CollectExactlyOneRow(rows, scanItem)
+		done.Item, err = pgx.CollectExactlyOneRow(rows, scanItem)
 		return err
 	})
 	if err != nil {
-		return sale.Item{}, 0, fmt.Errorf("update item %d: %w", id, err)
+		return ItemUpdate{}, 0, fmt.Errorf("update item %d: %w", id, err)
 	}
-	return it, outcome, nil
+	return done, outcome, nil
 }
 
-func updateItem(ctx context.Context, tx Tx, id int64, patch ItemPatch, change uuid.UUID) (PatchOutcome, error) {
+func updateItem(ctx context.Context, tx Tx, id int64, patch ItemPatch, change uuid.UUID) (wish int64, outcome PatchOutcome, err error) {
 	it, err := lockItem(ctx, tx, id)
 	if errors.As(err, new(*NotFoundError)) {
-		return NoSuch, nil
+		return 0, NoSuch, nil
 	}
 	if err != nil {
-		return 0, err
-	}
-	if done, err := happened(ctx, tx, change); err != nil || done {
-		return Patched, err
+		return 0, 0, err
 	}
 	switch {
 	case it.retired:
-		return PatchRetired, nil
-	case patch.Quantity != nil && *patch.Quantity < it.quantity:
-		return BelowQuantity, nil
+		return 0, PatchRetired, nil
 	case patch.Quantity != nil && *patch.Quantity > sale.MaxQuantity:
-		return 0, ErrTooMany
+		return 0, 0, ErrTooMany
+	}
+	want, err := patch.wish(ctx, tx, it)
+	if err != nil {
+		return 0, 0, err
+	}
+	if patch.Shards != nil && want.Shards != 0 || patch.Quantity != nil && want.Reduction != 0 {
+		wish = want.Number
+	}
+	if done, err := happened(ctx, tx, change); err != nil || done {
+		return wish, Patched, err
+	}
+	if patch.Quantity != nil && *patch.Quantity < it.sold {
+		return 0, BelowSold, nil
+	}
+	raised := patch.Quantity
+	if raised != nil && *raised < it.quantity {
+		raised = nil
 	}
 	var before, after []byte
 	err = tx.QueryRow(ctx, `
@@ -64,26 +86,54 @@ WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1),
     SELECT coalesce($2, i.quantity) AS quantity, coalesce($3::text::numeric, i.price) AS price, coalesce($4, i.max_per_user) AS max_per_user,
         coalesce($5, i.paused) AS paused
     FROM flash_sale_item i WHERE i.id = $1)
-UPDATE flash_sale_item i SET quantity = new.quantity, price = new.price, max_per_user = new.max_per_user, paused = new.paused
+UPDATE flash_sale_item i SET quantity = new.quantity, price = new.price, max_per_user = new.max_per_user, paused = new.paused,
+    wish = $6, wanted_shards = nullif($7, 0), wanted_reduction = nullif($8, 0::bigint)
 FROM old, new WHERE i.id = $1
-    AND (i.quantity, i.price, i.max_per_user, i.paused) IS DISTINCT FROM (new.quantity, new.price, new.max_per_user, new.paused)
-RETURNING old.item, to_jsonb(i)`, id, patch.Quantity, (*string)(patch.Price), patch.MaxPerUser, patch.Paused).Scan(&before, &after)
+    AND ($6 <> i.wish OR (i.quantity, i.price, i.max_per_user, i.paused) IS DISTINCT FROM (new.quantity, new.price, new.max_per_user, new.paused))
+RETURNING old.item, to_jsonb(i)`, id, raised, (*string)(patch.Price), patch.MaxPerUser, patch.Paused, want.Number, want.Shards, want.Reduction).
+		Scan(&before, &after)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Patched, nil // it is like that already
+		return wish, Patched, nil // it is like that already, or wished for
 	}
 	if err != nil {
-		return 0, fmt.Errorf("change item: %w", err)
+		return 0, 0, fmt.Errorf("change item: %w", err)
 	}
-	if patch.Quantity != nil && *patch.Quantity > it.quantity {
-		if _, err := increase(ctx, tx, it, *patch.Quantity-it.quantity, change); err != nil {
-			return 0, err
+	if raised != nil && *raised > it.quantity {
+		if _, err := increase(ctx, tx, it, *raised-it.quantity, change); err != nil {
+			return 0, 0, err
 		}
 	}
 	if err := audit(ctx, tx, change, changeUpdateItem, subjectItem(id), before, after); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {
-		return 0, fmt.Errorf("notify: %w", err)
+		return 0, 0, fmt.Errorf("notify: %w", err)
 	}
-	return Patched, nil
+	return wish, Patched, nil
+}
+
+// wish is what is wished of a locked item with the patch. It has a number of its own if it is not what was wished before.
+func (p ItemPatch) wish(ctx context.Context, tx Tx, it lockedItem) (Wish, error) {
+	var shards int
+	var had Wish
+	err := tx.QueryRow(ctx, `
+SELECT shards, wish, wish_refused, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0) FROM flash_sale_item WHERE id = $1`, it.id).
+		Scan(&shards, &had.Number, &had.Refused, &had.Shards, &had.Reduction)
+	if err != nil {
+		return Wish{}, fmt.Errorf("read wish: %w", err)
+	}
+	want := had
+	if p.Shards != nil {
+		want.Shards = *p.Shards
+		if want.Shards == shards {
+			want.Shards = 0
+		}
+	}
+	if p.Quantity != nil {
+		want.Reduction = max(0, it.quantity-*p.Quantity)
+	}
+	if want != had {
+		want.Number++
+	}
+	return want, nil
 }

@@ -22,7 +22,7 @@ const (
 	AlreadyStarted                         // the start may change only before the sale began, by the clock of the database
 	BadWindow                              // the end would not be after the start
 	PatchRetired                           // the item, or an item of the sale, is retired
-	BelowQuantity                          // the quantity would become smaller, which takes a load of the item
+	BelowSold                              // the quantity would become smaller than what is sold of the item
 )
 
 // SalePatch is what changes of a sale; what is nil stays.
@@ -77,11 +77,13 @@ func updateSale(ctx context.Context, tx Tx, id int64, patch SalePatch, change uu
 // lockSale locks a sale against changes and against the retirement of its items, and reads it with them. started says whether it has begun by
 // the clock of the database, now that nobody can move its start any more.
 func lockSale(ctx context.Context, tx Tx, id int64) (s sale.Sale, started bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT starts_at <= clock_timestamp() FROM flash_sale WHERE id = $1 FOR NO KEY UPDATE`, id).Scan(&started)
-	if err != nil {
+	if err = tx.QueryRow(ctx, `SELECT id FROM flash_sale WHERE id = $1 FOR NO KEY UPDATE`, id).Scan(&id); err != nil {
 		return sale.Sale{}, false, fmt.Errorf("lock sale: %w", err)
 	}
-	// A statement of its own: the one that waited for the lock sees the items as they were before.
+	// Statements of their own: the one that waits for the lock looks at the clock, and at the items, before it waits.
+	if err = tx.QueryRow(ctx, `SELECT starts_at <= clock_timestamp() FROM flash_sale WHERE id = $1`, id).Scan(&started); err != nil {
+		return sale.Sale{}, false, fmt.Errorf("read clock: %w", err)
+	}
 	sales, err := readSales(ctx, tx, ` WHERE id = $1`, id)
 	if err != nil {
 		return sale.Sale{}, false, fmt.Errorf("read sale: %w", err)

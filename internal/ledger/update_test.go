@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/sale"
 )
 
@@ -120,7 +121,7 @@ func TestUpdateItem(t *testing.T) {
 			t.Fatalf("update %+v: %v, want %v; %v", patch, outcome, want, err)
 		}
 		stored, _, err := l.Item(t.Context(), id)
-		if err != nil || want == Patched && got != stored || want != Patched && got != (sale.Item{}) {
+		if err != nil || want == Patched && got != (ItemUpdate{Item: stored}) || want == PatchRetired && got != (ItemUpdate{}) {
 			t.Fatalf("update %+v returned\n%+v, stored is\n%+v; %v", patch, got, stored, err)
 		}
 		return stored
@@ -154,8 +155,8 @@ func TestUpdateItem(t *testing.T) {
 	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 1 || l.changes() != rows+1 {
 		t.Errorf("%d corrections, %d audit rows", n, l.changes()-rows)
 	}
-	// Fewer units take a load; all or nothing.
-	update(ItemPatch{Quantity: to[int64](24), Paused: to(false)}, BelowQuantity)
+	// Not fewer units than are sold; all or nothing.
+	update(ItemPatch{Quantity: to[int64](0), Shards: to(7), Paused: to(false)}, BelowSold)
 	if _, _, err := l.UpdateItem(t.Context(), id, ItemPatch{Quantity: to(sale.MaxQuantity + 1)}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("too many units: %v", err)
 	}
@@ -200,7 +201,7 @@ func TestQuantitiesAddUp(t *testing.T) {
 			var err error
 			if i%2 == 0 {
 				_, err = l.Restock(t.Context(), id, 1, "")
-			} else if _, outcome, failed := l.UpdateItem(t.Context(), id, ItemPatch{Quantity: to(int64(10 + i))}); outcome != Patched && outcome != BelowQuantity {
+			} else if _, outcome, failed := l.UpdateItem(t.Context(), id, ItemPatch{Quantity: to(int64(10 + i))}); outcome != Patched {
 				err = errors.Join(failed, fmt.Errorf("outcome %v", outcome))
 			}
 			if err != nil {
@@ -257,5 +258,45 @@ func TestAuditIsListed(t *testing.T) {
 				t.Errorf("%+v: %v, want %v", f, got, want)
 			}
 		}
+	}
+}
+
+// A change that waited for somebody who changed nothing, across the start, comes too late to move it.
+func TestStartIsNotMovedBehindALock(t *testing.T) {
+	l := newLab(t)
+	begins := time.Now().Add(2 * time.Second)
+	s := l.create(sale.Sale{
+		Name: "soon", StartsAt: begins, EndsAt: begins.Add(time.Hour), PurchaseLimit: sale.PerItem, PaymentWindow: time.Minute, TimeZone: "UTC",
+		Items: []sale.Item{{Quantity: 1, Price: "1980", Currency: "JPY", Shards: 1, MaxPerUser: 1, Model: sale.Counter}},
+	})
+	holder, err := l.sql.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback(t.Context()) //nolint:errcheck // done by then
+	if _, err := holder.Exec(t.Context(), `SELECT FROM flash_sale WHERE id = $1 FOR UPDATE`, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	db := l.open("lock_timeout=60000")
+	outcome := make(chan PatchOutcome, 1)
+	go func() {
+		later := begins.Add(30 * time.Minute)
+		_, got, err := db.UpdateSale(t.Context(), s.ID, SalePatch{StartsAt: &later})
+		if err != nil {
+			t.Error(err)
+		}
+		outcome <- got
+	}()
+	devtest.Eventually(t, patience, func() bool {
+		return len(all[int32](l, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) == 1
+	}, "nobody waits for the lock")
+	devtest.Eventually(t, patience, func() bool {
+		return all[bool](l, `SELECT starts_at <= clock_timestamp() FROM flash_sale WHERE id = $1`, s.ID)[0]
+	}, "the sale does not begin")
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-outcome; got != AlreadyStarted {
+		t.Errorf("outcome %v", got)
 	}
 }

@@ -52,8 +52,6 @@ type Readiness struct {
 	mu       sync.Mutex
 	checks   []*check // in the order in which they were added
 	draining bool
-	answer   *reading // the newest one, perhaps still being made
-	known    *reading // the newest complete one; nil before the first
 }
 
 type check struct {
@@ -61,15 +59,16 @@ type check struct {
 	probe func(context.Context) error
 
 	// Guarded by Readiness.mu.
-	last    *call // the newest
+	last    *call // the newest; nil before the first
 	failing bool
 }
 
-// call is one call of a probe.
+// call is one call of a probe: one answer for all who asked while it was made or fresh.
 type call struct {
-	begun time.Time
-	done  chan struct{} // closed when err is filled in
-	err   error
+	begun    time.Time
+	answered chan struct{} // closed when err is filled in: the probe has returned, or its time is up
+	returned chan struct{} // closed when the probe has returned, and never after answered if that is what answered
+	err      error
 }
 
 func isDone(done <-chan struct{}) bool {
@@ -81,25 +80,17 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// reading is one answer for all who asked while it was made or fresh.
-type reading struct {
-	done    chan struct{} // closed when missing is filled in
-	at      time.Time     // when it was begun
-	missing []Missing
-}
-
 // NewReadiness returns a Readiness without checks, which is ready.
 func NewReadiness(cfg ReadinessConfig) *Readiness {
 	return &Readiness{cfg: cfg.WithDefaults()}
 }
 
 // Add adds a check. probe returns nil, or what is missing; it gets a context that ends with the timeout and is not called again before it has
-// returned. A check that is added later counts from the next reading on.
+// returned. A check that is added later counts for whoever asks from then on.
 func (r *Readiness) Add(name string, probe func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checks = append(r.checks, &check{name: name, probe: probe})
-	r.answer, r.known = nil, nil
 }
 
 // Drain makes the role not ready for the rest of its life, so that nobody sends it more work while it stops.
@@ -112,106 +103,110 @@ func (r *Readiness) Drain() {
 // Missing returns the checks that fail, in the order in which they were added; none means ready. All checks run at once, so it takes no longer
 // than the timeout of one. It returns early, as not ready, when ctx ends.
 func (r *Readiness) Missing(ctx context.Context) []Missing {
-	r.mu.Lock()
-	if r.draining {
-		r.mu.Unlock()
+	checks, calls := r.ask(nil)
+	if checks == nil {
 		return []Missing{{Check: "shutdown", Reason: "the process is stopping"}}
 	}
-	answer := r.newest()
-	r.mu.Unlock()
-	select {
-	case <-answer.done:
-		return answer.missing
-	case <-ctx.Done():
-		return []Missing{{Check: "readiness", Reason: "was not found out in time"}}
+	var missing []Missing
+	for i, c := range calls {
+		select {
+		case <-c.answered:
+		case <-ctx.Done():
+			return []Missing{{Check: "readiness", Reason: "was not found out in time"}}
+		}
+		if c.err != nil {
+			missing = append(missing, Missing{Check: checks[i].name, Reason: oneLine(c.err.Error())})
+		}
 	}
+	return missing
 }
 
-// Ready reports whether nothing is missing, without waiting: it answers from the newest reading that is complete, and begins another one when
-// that is no longer fresh. Before the first is complete it answers no. Whoever calls it once in a while, as every probe does, gets an answer
-// as old as his last call.
-func (r *Readiness) Ready() bool { return r.ReadyBut() }
+// Ready reports whether nothing is missing, for somebody who can do without some of the checks: for these it does not wait either. Its answer is no
+// older than an answer stays fresh, however long ago the last one asked; it takes no longer than the timeout of a check, and is no when ctx ends
+// before. However many ask, each check runs once in that time.
+func (r *Readiness) Ready(ctx context.Context, without ...string) bool {
+	checks, calls := r.ask(without)
+	if checks == nil {
+		return false
+	}
+	for _, c := range calls {
+		select {
+		case <-c.answered:
+		case <-ctx.Done():
+			return false
+		}
+		if c.err != nil {
+			return false
+		}
+	}
+	return true
+}
 
-// ReadyBut is Ready for somebody who can do without some of the checks.
-func (r *Readiness) ReadyBut(checks ...string) bool {
+// ask returns the checks that count and for each of them the call whose answer counts now, which is begun where there is none. While draining the
+// checks are nil.
+func (r *Readiness) ask(without []string) ([]*check, []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
-		return false
+		return nil, nil
 	}
-	r.newest()
-	return r.known != nil && !slices.ContainsFunc(r.known.missing, func(m Missing) bool { return !slices.Contains(checks, m.Check) })
-}
-
-// newest returns a reading that is fresh or still being made, and begins one where there is none. The caller holds mu.
-func (r *Readiness) newest() *reading {
-	if r.answer == nil || isDone(r.answer.done) && r.cfg.Now().Sub(r.answer.at) >= r.cfg.Fresh {
-		r.answer = &reading{done: make(chan struct{}), at: r.cfg.Now()}
-		// The reading belongs to everybody who waits for it: it must not end with the request of the one who came first.
-		go r.read(r.answer, slices.Clone(r.checks))
-	}
-	return r.answer
-}
-
-// read makes one reading.
-func (r *Readiness) read(answer *reading, checks []*check) {
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		// A reading that was begun before a check was added says nothing about that check.
-		if r.answer == answer {
-			r.known = answer
+	checks, calls := make([]*check, 0, len(r.checks)), make([]*call, 0, len(r.checks))
+	for _, c := range r.checks {
+		if !slices.Contains(without, c.name) {
+			checks, calls = append(checks, c), append(calls, r.current(c))
 		}
-		close(answer.done)
-	}()
+	}
+	return checks, calls
+}
+
+// hanging is the answer of a probe that does not heed its timeout. It is not called again, as one that never returns must cost one goroutine, not one
+// for each who asks.
+var hanging = func() *call {
+	c := &call{answered: make(chan struct{}), err: errors.New("the check before has not returned yet")}
+	close(c.answered)
+	return c
+}()
+
+// current returns a call that is fresh or under way, and begins one where there is none. The caller holds mu.
+func (r *Readiness) current(c *check) *call {
+	now := r.cfg.Now()
+	if last := c.last; last != nil {
+		switch {
+		case !isDone(last.answered):
+			return last
+		case !isDone(last.returned):
+			return hanging
+		case now.Sub(last.begun) < r.cfg.Fresh:
+			return last
+		}
+	}
+	c.last = &call{begun: now, answered: make(chan struct{}), returned: make(chan struct{})}
+	// The call belongs to everybody who waits for it: it must not end with the request of the one who came first.
+	go r.run(c, c.last)
+	return c.last
+}
+
+// run makes one call.
+func (r *Readiness) run(c *check, made *call) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Timeout)
 	defer cancel()
-	calls := make([]*call, len(checks))
-	for i, c := range checks {
-		calls[i] = r.start(ctx, c)
-	}
-	for i, c := range checks {
-		err := errHangs
-		if calls[i] != nil {
-			select {
-			case <-calls[i].done:
-			case <-ctx.Done():
-			}
-			// Both may be there, and an answer that came in time counts.
-			if isDone(calls[i].done) {
-				err = calls[i].err
-			} else {
-				err = errors.New("no answer within " + r.cfg.Timeout.String())
-			}
-		}
-		if err != nil {
-			answer.missing = append(answer.missing, Missing{Check: c.name, Reason: oneLine(err.Error())})
-		}
-		r.note(c, err)
-	}
-}
-
-var errHangs = errors.New("the check before has not returned yet")
-
-// start calls a probe. A call that a reading just before has begun serves this one, too. One that has outlived its timeout does not heed it: nil,
-// and no further call, as a probe that never returns must cost one goroutine, not one per reading.
-func (r *Readiness) start(ctx context.Context, c *check) *call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.cfg.Now()
-	if c.last != nil && !isDone(c.last.done) {
-		if now.Sub(c.last.begun) >= r.cfg.Timeout {
-			return nil
-		}
-		return c.last
-	}
-	started := &call{begun: now, done: make(chan struct{})}
-	c.last = started
+	result := make(chan error, 1)
 	go func() {
-		defer close(started.done)
-		started.err = c.probe(ctx)
+		err := c.probe(ctx)
+		close(made.returned)
+		result <- err
 	}()
-	return started
+	select {
+	case made.err = <-result:
+	case <-ctx.Done():
+		select { // both may be there, and an answer that came in time counts
+		case made.err = <-result:
+		default:
+			made.err = errors.New("no answer within " + r.cfg.Timeout.String())
+		}
+	}
+	r.note(c, made.err)
+	close(made.answered)
 }
 
 // note logs the change of a check.

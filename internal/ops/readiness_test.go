@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,7 +111,8 @@ func TestWhoDoesNotWaitGetsNotReady(t *testing.T) {
 	})
 }
 
-func TestReadyNeverWaits(t *testing.T) {
+// Whoever asks again after a long time is told what is true then, and not what was true when he asked before.
+func TestReadyTellsTheTruthOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ops.NewReadiness(ops.ReadinessConfig{})
 		var away atomic.Bool
@@ -121,31 +123,84 @@ func TestReadyNeverWaits(t *testing.T) {
 			}
 			return nil
 		})
-		ready := func(want bool, when string) {
+		ready := func(want bool, after time.Duration, when string) {
 			t.Helper()
 			started := time.Now()
-			if got := r.Ready(); got != want || time.Since(started) != 0 {
-				t.Errorf("%s: %v after %v, want %v at once", when, got, time.Since(started), want)
+			if got := r.Ready(t.Context()); got != want || time.Since(started) != after {
+				t.Errorf("%s: %v after %v, want %v after %v", when, got, time.Since(started), want, after)
 			}
 		}
-		ready(false, "before the first reading")
-		time.Sleep(600 * time.Millisecond)
-		ready(true, "after it")
+		ready(true, 500*time.Millisecond, "the first time")
 		away.Store(true)
-		time.Sleep(time.Second)
-		ready(true, "from the reading before")
-		time.Sleep(600 * time.Millisecond)
-		ready(false, "after the next reading")
-		r.Add("late", func(context.Context) error { return nil })
+		ready(true, 0, "from an answer that is fresh")
+		time.Sleep(8 * time.Second)
+		ready(false, 500*time.Millisecond, "after eight seconds")
 		away.Store(false)
-		ready(false, "with a check of which nothing is known")
-		time.Sleep(600 * time.Millisecond)
-		ready(true, "when it is")
+		time.Sleep(8 * time.Second)
+		ready(true, 500*time.Millisecond, "after another eight")
+		r.Add("late", func(context.Context) error { time.Sleep(time.Millisecond); return errors.New("away") })
+		ready(false, time.Millisecond, "with a check of which nothing is known")
 		r.Drain()
-		ready(false, "while stopping")
+		ready(false, 0, "while stopping")
 		if got := r.Missing(t.Context()); len(got) != 1 || got[0].Check != "shutdown" {
 			t.Errorf("missing while stopping: %v", got)
 		}
+	})
+}
+
+func TestAFloodOfPollsCallsEachCheckOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ops.NewReadiness(ops.ReadinessConfig{})
+		var calls, yes atomic.Int64
+		r.Add("slow", func(context.Context) error { calls.Add(1); time.Sleep(100 * time.Millisecond); return nil })
+		var polls sync.WaitGroup
+		for range 1000 {
+			polls.Go(func() {
+				for range 10 {
+					if r.Ready(t.Context()) {
+						yes.Add(1)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			})
+		}
+		polls.Wait()
+		if calls.Load() != 1 || yes.Load() != 10000 {
+			t.Errorf("%d calls, %d of 10000 polls were told yes", calls.Load(), yes.Load())
+		}
+	})
+}
+
+func TestReadyDoesNotWaitForWhatIsNotNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ops.NewReadiness(ops.ReadinessConfig{})
+		var away atomic.Bool
+		r.Add("database", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		r.Add("redis", func(ctx context.Context) error {
+			if away.Load() {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		started := time.Now()
+		if !r.Ready(t.Context(), "database") || time.Since(started) != 0 {
+			t.Errorf("without the database: not ready, or only after %v", time.Since(started))
+		}
+		if r.Ready(t.Context()) {
+			t.Error("ready with a database that hangs")
+		}
+		away.Store(true)
+		started = time.Now()
+		if r.Ready(t.Context(), "database") || time.Since(started) != 2*time.Second {
+			t.Errorf("with a Redis that hangs: ready, or not so only after %v", time.Since(started))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(500 * time.Millisecond)
+		if r.Ready(ctx, "database") {
+			t.Error("ready though the one who asked left before there was an answer")
+		}
+		time.Sleep(3 * time.Second) // the last calls end
 	})
 }
 

@@ -28,7 +28,7 @@ func (f *flight) kafka(ctx context.Context) {
 	defer admin.Close()
 	topics, err := admin.ListTopics(ctx, broker.Topics()...)
 	if err != nil {
-		f.report.add(check, NoGo, "does not answer: %v", err)
+		f.report.add(check, NoGo, "does not answer: %v", f.BlameKafka(err))
 		return
 	}
 	for _, name := range broker.Topics() {

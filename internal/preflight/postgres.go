@@ -18,7 +18,7 @@ func (f *flight) openDatabase(ctx context.Context) {
 		err = pool.Ping(ctx)
 	}
 	if err != nil {
-		f.report.add(check, NoGo, "does not answer: %v", err)
+		f.report.add(check, NoGo, "FLASHGATE_DATABASE_URL: cannot be used: %v", err)
 		return
 	}
 	db, err := ledger.Open(ctx, cfg)

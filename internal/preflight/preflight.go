@@ -62,6 +62,8 @@ type Config struct {
 
 	// InProcessRedis is as in shard.ConnectConfig.
 	InProcessRedis bool
+	// BlameKafka puts the setting in front of an error of Kafka that speaks against it. Default: none.
+	BlameKafka func(error) error
 	// Keys checks the keys of tokens, and what else the process would refuse to start without. It returns what it found, such as "HS256".
 	Keys func(ctx context.Context) (string, error)
 	// PaymentKey is the length of the key of the payment webhook in bytes; 0: there is none.
@@ -75,6 +77,9 @@ type Config struct {
 func Run(ctx context.Context, cfg Config) *Report {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.BlameKafka == nil {
+		cfg.BlameKafka = func(err error) error { return err }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

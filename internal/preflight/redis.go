@@ -3,12 +3,8 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/redis/rueidis"
 
 	"flashgate/shard"
 )
@@ -16,7 +12,7 @@ import (
 func (f *flight) openRedis(context.Context) {
 	client, err := shard.Connect(shard.ConnectConfig{URL: f.Redis, InProcess: f.InProcessRedis, ClientName: applicationName})
 	if err != nil {
-		f.report.add("redis", NoGo, "does not answer: %v", err)
+		f.report.add("redis", NoGo, "FLASHGATE_REDIS_URL: cannot be used: %v", err)
 		return
 	}
 	f.redis = client
@@ -31,35 +27,26 @@ func (f *flight) redisServers(ctx context.Context) {
 	if f.redis == nil {
 		return
 	}
-	nodes := f.redis.Nodes()
+	nodes := shard.Nodes(ctx, f.redis, "server", "memory", "persistence", "replication")
 	masters := 0
-	for _, address := range slices.Sorted(maps.Keys(nodes)) {
-		node := nodes[address]
-		info, err := serverInfo(ctx, node)
-		if err != nil {
-			f.report.add("redis "+address, NoGo, "does not answer: %v", err)
-			continue
+	for _, node := range nodes {
+		switch {
+		case node.Err != nil:
+			f.report.add("redis "+node.Address, NoGo, "does not answer: %v", node.Err)
+		case !node.Spare:
+			masters++
+			f.judgeServer(node)
 		}
-		replica := info["role"] == "slave"
-		if replica && len(nodes) > 1 {
-			continue // of a cluster: its master is looked at
-		}
-		masters++
-		f.judgeServer(address, info, replica)
 	}
 	if masters == 0 {
 		f.report.add("redis", NoGo, "none of %d servers is a master", len(nodes))
 	}
 }
 
-func (f *flight) judgeServer(address string, info map[string]string, replica bool) {
-	check := "redis " + address
-	if replica {
-		f.report.add(check, NoGo, "is a replica: it takes no writes")
-		return
-	}
-	if policy, known := info["maxmemory_policy"]; known && policy != "noeviction" {
-		f.report.add(check, NoGo, "evicts keys (maxmemory-policy %s): stock would vanish; set noeviction", policy)
+func (f *flight) judgeServer(node shard.Node) {
+	check, info := "redis "+node.Address, node.Info
+	if fault := node.Fault(); fault != "" {
+		f.report.add(check, NoGo, "%s", fault)
 		return
 	}
 	limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
@@ -69,10 +56,6 @@ func (f *flight) judgeServer(address string, info map[string]string, replica boo
 	if limit > 0 && used > limit/2 {
 		verdict = Caution
 		remarks = append(remarks, fmt.Sprintf("%d of %d bytes of memory are used", used, limit))
-	}
-	if info["loading"] == "1" {
-		verdict = NoGo
-		remarks = append(remarks, "is still reading its data")
 	}
 	if info["connected_slaves"] == "0" && info["aof_enabled"] == "0" {
 		// What a crash loses is loaded again from the database, but a 202 that was answered without the broker is lost with it.
@@ -94,24 +77,4 @@ func worse(a, b Verdict) Verdict {
 		return a
 	}
 	return b
-}
-
-// serverInfo reads INFO as its names and values. A server that does not know a section leaves it out.
-func serverInfo(ctx context.Context, node rueidis.Client) (map[string]string, error) {
-	info := make(map[string]string)
-	for _, section := range []string{"server", "memory", "persistence", "replication"} {
-		text, err := node.Do(ctx, node.B().Info().Section(section).Build()).ToString()
-		if _, refused := rueidis.IsRedisErr(err); refused {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(text) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				info[name] = value
-			}
-		}
-	}
-	return info, nil
 }

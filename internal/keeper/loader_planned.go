@@ -1,0 +1,98 @@
+package keeper
+
+import (
+	"context"
+
+	"flashgate/internal/sale"
+	"flashgate/shard"
+)
+
+// timely reports whether the brokers answer and the order writers keep up: then a load takes a moment. During an outage it would stop a sale that
+// goes on.
+func (l *Loader) timely(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.KeepUp)
+	defer cancel()
+	return l.drain(ctx) == nil
+}
+
+// intact reports whether every shard has the whole stock of the item's last load.
+func intact(it *sale.Item, readings []shard.ShardReading) bool {
+	for _, r := range readings {
+		if !r.Loaded || r.Fault != nil || r.Epoch != it.Epoch {
+			return false
+		}
+	}
+	return true
+}
+
+// calm is what the shards of an item looked like before the fence of a load that nobody needs.
+//
+// If no server lost anything between the last load and the end of quiesce, every reservation whose event has not been acknowledged had an entry in an
+// outbox, and the empty outboxes alone say that all of them are in Kafka: there is no need to wait for the record deadline as well. What is
+// asked for that:
+//
+//   - Before the fence every shard was whole, and served by the server that was loaded.
+//   - Behind quiesce it is served by the same one, has the fence's token, and still the epoch and the counters of the load, which say that
+//     nothing waits. A server that was wiped in between, be it before the fence, has none of them: only a load writes those. One
+//     that was restarted, or promoted, is another server.
+//
+// Whatever cannot be read is a reason to wait.
+type calm struct {
+	ok      bool
+	layout  shard.Layout
+	epoch   int64
+	servers []shard.ShardServer
+}
+
+// calmBefore looks before the fence, under the claim: nobody else begins a load.
+func (l *Loader) calmBefore(ctx context.Context, b *loading, it *sale.Item) calm {
+	c := calm{layout: layoutOf(it), epoch: it.Epoch}
+	if !b.planned {
+		return c
+	}
+	var err error
+	if c.servers, err = l.servers(ctx, c.layout); err != nil {
+		return c
+	}
+	for _, s := range c.servers {
+		if s.Changed() {
+			return c
+		}
+	}
+	readings, err := l.read(ctx, c.layout)
+	c.ok = err == nil && intact(it, readings)
+	return c
+}
+
+// still looks again when the outboxes are empty.
+func (c calm) still(ctx context.Context, l *Loader, token int64) bool {
+	if !c.ok {
+		return false
+	}
+	readings, err := l.read(ctx, c.layout)
+	if err != nil {
+		return false
+	}
+	for _, r := range readings {
+		if r.Fault != nil || r.Loaded || r.Token != token || r.K != int64(c.layout.Shards) || r.Epoch != c.epoch || r.Entries != 0 || r.Waiting != 0 {
+			return false
+		}
+	}
+	servers, err := l.servers(ctx, c.layout)
+	if err != nil {
+		return false
+	}
+	for i, s := range servers {
+		// Against itself, and against the one before: a server that tells nothing about itself any more is no other.
+		if s.Changed() || (shard.ShardServer{Stored: c.servers[i].Current, Current: s.Current}).Changed() {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Loader) servers(ctx context.Context, layout shard.Layout) ([]shard.ShardServer, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	return l.cfg.Stock.Servers(ctx, layout)
+}
