@@ -3,10 +3,13 @@ package ops
 import (
 	"net/http"
 	"net/http/pprof" // registers itself on the default mux, too, which nothing serves
+	"runtime/debug"
 	profile "runtime/pprof"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"flashgate/internal/panics"
 )
 
 // profiles is the path of the index of profiles.
@@ -17,6 +20,7 @@ func (cfg Config) handler() http.Handler {
 	metrics := promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{ErrorLog: promLog{cfg.Logger}, Timeout: scrapeTimeout})
 	guarded := RequireToken(cfg.Token, http.HandlerFunc(serveProfile))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer cfg.endQuietly()
 		path, ok := Path(r)
 		switch {
 		case !ok:
@@ -35,6 +39,18 @@ func (cfg Config) handler() http.Handler {
 			notFound(w)
 		}
 	})
+}
+
+// endQuietly is deferred by the handler. net/http would log a panic with its value and the address of the client; it ends the connection either way.
+func (cfg Config) endQuietly() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p != http.ErrAbortHandler { //nolint:errorlint // it is not wrapped
+		cfg.Logger.Error("handle request: panic", "panic", panics.Text(p), "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler)
 }
 
 func notFound(w http.ResponseWriter) {

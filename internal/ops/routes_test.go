@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -227,4 +229,23 @@ func requestInFlight(t *testing.T) (s *ops.Server, conn net.Conn, leave chan str
 	}
 	<-entered
 	return s, conn, leave
+}
+
+// A panic ends its connection, and the line about it tells neither who asked nor what the panic was about.
+func TestAPanicIsToldWithoutItsValue(t *testing.T) {
+	var out strings.Builder
+	s := listen(t, func(cfg *ops.Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		cfg.Admin = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("alice bought") })
+	})
+	if got, err := http.Get("http://" + s.Addr() + "/admin"); err == nil {
+		t.Errorf("status %d", got.StatusCode)
+		_ = got.Body.Close()
+	}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "panic=string") || strings.Contains(text, "alice bought") || strings.Contains(text, "127.0.0.1") {
+		t.Errorf("the log says %s", text)
+	}
 }
