@@ -62,6 +62,11 @@ race: ## run the tests COUNT times over under the race detector (PKG, RUN)
 	@deploy/install.sh test
 	go test -race -shuffle=on -count $(COUNT) -timeout 1h -p $(JOBS) -run '$(RUN)' $(PKG)
 
+.PHONY: heal
+heal: ## the tests of the README's failure table in full size, five to eight minutes (RUN)
+	@deploy/install.sh test
+	FLASHGATE_TEST_LARGE=1 go test -race -count=1 -v -timeout 1h -run '$(if $(filter .,$(RUN)),^TestHeal,$(RUN))' ./internal/e2e
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|/[^/]*:func | |' | sort -u | \
