@@ -13,7 +13,7 @@ COUNT ?= 5
 BENCH ?= .
 BENCHTIME ?= 1s
 FUZZTIME ?= 20s
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 # Packages tested at once. Each may run a PostgreSQL and a Kafka broker of its own.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
