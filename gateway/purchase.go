@@ -22,13 +22,18 @@ func (g *Gateway) purchase(ctx *fasthttp.RequestCtx, began time.Time, idText []b
 		return g.answer(ctx, &answerPaused)
 	case sale.Ended:
 		winners, complete := e.endedWinners()
-		if c, ok := g.mayHaveWon(ctx, winners); ok {
-			return g.look(ctx, began, e, c, &answerEnded, &answerUnreadable)
+		among := winners
+		if !complete {
+			among = nil // everybody
 		}
-		// In the seconds around the end the set is older than the last reservations. A crowd beyond what can be looked at is told what is right
-		// for nearly all of it.
-		if c, ok := g.mayHaveWon(ctx, nil); ok && !complete {
-			return g.look(ctx, began, e, c, &answerEnded, &answerEnded)
+		if c, ok := g.mayHaveWon(ctx, among); ok {
+			// In the seconds around the end the set is older than the last reservations. A crowd beyond what can be looked at is told what is
+			// right for nearly all of it.
+			busy := &answerEnded
+			if winners.has(c.user) {
+				busy = &answerUnreadable
+			}
+			return g.look(ctx, began, e, c, &answerEnded, busy)
 		}
 		return g.answer(ctx, &answerEnded)
 	}

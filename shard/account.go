@@ -65,8 +65,10 @@ func (s *Stock) account(ctx context.Context, layout Layout, shards []int) []acco
 	for _, n := range shards {
 		k := keysOf(layout.Item, n)
 		// With its text: a server that does not know the script would answer the first of the two with an error.
-		state := b().Eval().Script(scriptState.Source).Numkeys(int64(len(k.all()))).Key(k.all()...)
-		commands = append(commands, state.Build(), b().Hgetall().Key(k.buyers).Build(), b().Eval().Script(scriptState.Source).Numkeys(int64(len(k.all()))).Key(k.all()...).Build())
+		state := func() rueidis.Completed {
+			return b().Eval().Script(scriptState.Source).Numkeys(int64(len(k.all()))).Key(k.all()...).Build()
+		}
+		commands = append(commands, state(), b().Hgetall().Key(k.buyers).Build(), state())
 	}
 	read := make([]accountRead, len(shards))
 	answers, err := apart(ctx, s, func() []rueidis.RedisResult { return s.cfg.Client.DoMulti(ctx, commands...) })
@@ -93,13 +95,8 @@ func readAccount(layout Layout, at place, first, marks, second rueidis.RedisResu
 		a.err = at.wrap("read account", err)
 		return a
 	}
-	for user, text := range texts {
-		if mark, err := decodeMark(text); err == nil {
-			a.Marks = append(a.Marks, Holding{user, mark})
-		}
-	}
-	if bad := len(texts) - len(a.Marks); bad > 0 {
-		a.err = at.wrap("read account", fmt.Errorf("%w: %d of %d marks", ErrUnreadable, bad, len(texts)))
+	if a.Marks, err = decodeMarks(texts); err != nil {
+		a.err = at.wrap("read account", err)
 	}
 	a.moved = before.numbers() != after.numbers() || int64(len(texts)) != after.marks
 	a.Whole = !a.moved && a.err == nil && a.Readable

@@ -194,11 +194,7 @@ func (s *Stock) deliver(a *attempt, told answers) {
 			if told.letters[i] == 'M' {
 				outcome = sale.Already
 			}
-			var alone *publication
-			if !late {
-				alone = s.publishAgain(a, w, mark, told.epoch)
-			}
-			w.answerOnceAcked(outcome, mark.OrderID, told.epoch, alone)
+			s.answerOnceAcked(a, w, outcome, mark, told.epoch, late)
 		case 'A':
 			w.answer(sale.Result{Outcome: sale.Already, OrderID: mark.OrderID})
 		case 'K':

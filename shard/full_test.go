@@ -17,17 +17,15 @@ import (
 // used is the memory of a real Redis in bytes.
 func (l *lab) used() int64 {
 	l.Helper()
-	for line := range strings.Lines(l.do("INFO", "memory")) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); ok {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				l.Fatal(err)
-			}
-			return n
-		}
+	info, err := serverInfo(l.ctx, l.client, []string{"memory"})
+	if err != nil {
+		l.Fatal(err)
 	}
-	l.Fatal("INFO says nothing of memory")
-	return 0
+	n, err := strconv.ParseInt(info["used_memory"], 10, 64)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return n
 }
 
 // headroom is the memory that is left when a rush begins, in bytes: many times what the buffers of its connections take, which count in it, and enough

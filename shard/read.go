@@ -92,20 +92,25 @@ func (s *Stock) Holdings(ctx context.Context, layout Layout) ([]Holdings, error)
 		if err != nil {
 			return err
 		}
-		marks := make([]Holding, 0, len(texts))
-		for user, text := range texts {
-			if mark, err := decodeMark(text); err == nil {
-				marks = append(marks, Holding{user, mark})
-			}
-		}
-		bad := len(texts) - len(marks)
-		holdings[i] = Holdings{Marks: marks, Whole: bad == 0}
-		if bad > 0 {
-			return fmt.Errorf("%w: %d of %d marks", ErrUnreadable, bad, len(texts))
-		}
-		return nil
+		marks, err := decodeMarks(texts)
+		holdings[i] = Holdings{Marks: marks, Whole: err == nil}
+		return err
 	})
 	return holdings, err
+}
+
+// decodeMarks reads the marks of a shard. The error says how many could not be read; the others are good beside it.
+func decodeMarks(texts map[string]string) ([]Holding, error) {
+	marks := make([]Holding, 0, len(texts))
+	for user, text := range texts {
+		if mark, err := decodeMark(text); err == nil {
+			marks = append(marks, Holding{user, mark})
+		}
+	}
+	if bad := len(texts) - len(marks); bad > 0 {
+		return marks, fmt.Errorf("%w: %d of %d marks", ErrUnreadable, bad, len(texts))
+	}
+	return marks, nil
 }
 
 // Mark reads the mark of a user; false when he has none. While the stock is being loaded a mark that is found is good, and

@@ -130,11 +130,7 @@ func (s *Stock) deliverMarks(a *attempt, back readBack, cause error) {
 			w.answer(sale.Result{Outcome: sale.Unknown, OrderID: w.req.OrderID, Err: cause})
 			continue
 		case back.lost && mark.Batch != "": // one without a batch was written by a load, from a row
-			var alone *publication
-			if !late {
-				alone = s.publishAgain(a, w, mark, back.epoch)
-			}
-			w.answerOnceAcked(sale.Own, mark.OrderID, back.epoch, alone)
+			s.answerOnceAcked(a, w, sale.Own, mark, back.epoch, late)
 		default:
 			w.answer(sale.Result{Outcome: sale.Own, OrderID: mark.OrderID, Epoch: back.epoch, Acked: closedChannel})
 		}

@@ -138,13 +138,15 @@ func (w *waiter) answer(r sale.Result) {
 	}
 }
 
-// answerOnceAcked answers a user of whose order the mark is the last trace, because Redis lost outbox entries: p is what brings
-// it to Kafka, and no sweep follows. Its acknowledgement is waited for, see afterPublishing; nil: too late.
-func (w *waiter) answerOnceAcked(o sale.Outcome, id sale.OrderID, epoch int64, p *publication) {
-	if p != nil {
+// answerOnceAcked answers a user of whose order the mark is the last trace, because Redis lost outbox entries: it is published
+// from the mark, unless that is too late, and no sweep follows. The acknowledgement is waited for, see afterPublishing.
+func (s *Stock) answerOnceAcked(a *attempt, w *waiter, o sale.Outcome, mark sale.Mark, epoch int64, late bool) {
+	var p *publication
+	if !late {
+		p = s.publishAgain(a, w, mark, epoch)
 		w.before, w.alone = p, true
 	}
-	w.answer(standing(o, id, epoch, p))
+	w.answer(standing(o, mark.OrderID, epoch, p))
 }
 
 // giveUp ends the request from its caller's side.

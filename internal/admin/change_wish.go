@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"flashgate/internal/ops"
 )
@@ -22,11 +21,7 @@ func (a *API) carryOut(w http.ResponseWriter, r *http.Request, it ChangedItem, q
 			return err
 		})
 	})
-	patience := time.NewTimer(a.cfg.ReloadWait)
-	defer patience.Stop()
-	select {
-	case <-begun.done:
-	case <-patience.C:
+	if !begun.endsWithin(a.cfg.ReloadWait) {
 		return pendingWish(w, it.ID)
 	}
 	switch {

@@ -44,20 +44,21 @@ func orderPath(id sale.OrderID) string { return "/admin/orders/" + id.String() }
 
 // UpdateSale changes what the patch has.
 func (c *Client) UpdateSale(ctx context.Context, id int64, patch SalePatch) (Answer[SaleView], error) {
-	return change[SaleView](ctx, c, "/admin/sales/"+strconv.FormatInt(id, 10), patch)
+	return send[SaleView](ctx, c, http.MethodPatch, "/admin/sales/"+strconv.FormatInt(id, 10), patch)
 }
 
 // UpdateItem changes what the patch has.
 func (c *Client) UpdateItem(ctx context.Context, id int64, patch ItemPatch) (Answer[ReloadView], error) {
-	return change[ReloadView](ctx, c, itemPath(id), patch)
+	return send[ReloadView](ctx, c, http.MethodPatch, itemPath(id), patch)
 }
 
-func change[T any](ctx context.Context, c *Client, path string, patch any) (Answer[T], error) {
-	body, err := json.Marshal(patch)
+// send calls the admin API with a body.
+func send[T any](ctx context.Context, c *Client, method, path string, in any) (Answer[T], error) {
+	body, err := json.Marshal(in)
 	if err != nil {
 		return Answer[T]{}, fmt.Errorf("call the admin API: %w", err)
 	}
-	return call[T](ctx, c, http.MethodPatch, path, body, "")
+	return call[T](ctx, c, method, path, body, "")
 }
 
 // Reload has the stock of an item loaded anew.
@@ -88,11 +89,7 @@ func (c *Client) Order(ctx context.Context, id sale.OrderID) (Answer[OrderDetail
 
 // Refunded marks the payments of an order that in names as paid back, all of them or none; without names, everything that is due at that moment.
 func (c *Client) Refunded(ctx context.Context, id sale.OrderID, in RefundInput) (Answer[OrderDetailView], error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return Answer[OrderDetailView]{}, fmt.Errorf("call the admin API: %w", err)
-	}
-	return call[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", body, "")
+	return send[OrderDetailView](ctx, c, http.MethodPost, orderPath(id)+"/refunded", in)
 }
 
 // Audit asks for a page of changes, newest first, of one subject (such as sale:7) or all.

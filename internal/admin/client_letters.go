@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 )
 
@@ -14,9 +12,5 @@ func (c *Client) DeadLetters(ctx context.Context, limit int, cursor string) (Ans
 
 // ReplayDeadLetters has a part of the dead letters put back where they came from. The answer says which, and where the next call goes on.
 func (c *Client) ReplayDeadLetters(ctx context.Context, in ReplayInput) (Answer[ReplayView], error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return Answer[ReplayView]{}, fmt.Errorf("call the admin API: %w", err)
-	}
-	return call[ReplayView](ctx, c, http.MethodPost, "/admin/dlq/replay", body, "")
+	return send[ReplayView](ctx, c, http.MethodPost, "/admin/dlq/replay", in)
 }

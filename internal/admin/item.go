@@ -113,11 +113,8 @@ func orders(shards []Shard) []sale.OrderID {
 // way is a drift. It was read in the order Redis, then database: whatever arrived in between is in both, and counted once.
 func viewItem(standing Standing, shards []Shard) ItemView {
 	it := standing.Item
-	v := ItemView{
-		ID: it.ID, SaleID: it.SaleID, Price: string(it.Price), Currency: it.Currency, MaxPerUser: it.MaxPerUser, Paused: it.Paused,
-		Retired: !it.RetiredAt.IsZero(), Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
-		Shards: make([]ShardView, 0, len(shards)),
-	}
+	v := viewOf(it)
+	v.Shards = make([]ShardView, 0, len(shards))
 	var free, held, moving int64
 	known, whole, loaded := true, true, true
 	for i, s := range shards {
@@ -147,13 +144,27 @@ func viewItem(standing Standing, shards []Shard) ItemView {
 	if loaded {
 		v.Available = &free
 	}
-	if known && loaded {
-		soldOut := free == 0 && moving == 0
-		v.SoldOut = &soldOut
-	}
+	v.SoldOut = soldOut(v.Available, v.InTransfer)
 	if v.Pending != nil && loaded {
 		drift := it.Quantity - it.Sold - free - *v.Pending - moving
 		v.Drift = &drift
 	}
 	return v
+}
+
+// viewOf is what the database alone says of an item.
+func viewOf(it sale.Item) ItemView {
+	return ItemView{
+		ID: it.ID, SaleID: it.SaleID, Price: string(it.Price), Currency: it.Currency, MaxPerUser: it.MaxPerUser, Paused: it.Paused,
+		Retired: !it.RetiredAt.IsZero(), Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
+	}
+}
+
+// soldOut says whether no unit is free, where both numbers are known.
+func soldOut(available, inTransfer *int64) *bool {
+	if available == nil || inTransfer == nil {
+		return nil
+	}
+	none := *available == 0 && *inTransfer == 0
+	return &none
 }

@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"flashgate/internal/ops"
 	"flashgate/internal/sale"
@@ -113,46 +111,16 @@ func (a *API) comparedAfter(ctx context.Context, it sale.Item) ReconciledView {
 }
 
 func viewComparison(c Comparison) ReconciledView {
-	it := c.Item
 	v := ReconciledView{
-		ItemView: ItemView{
-			ID: it.ID, SaleID: it.SaleID, Price: string(it.Price), Currency: it.Currency, MaxPerUser: it.MaxPerUser, Paused: it.Paused,
-			Retired: !it.RetiredAt.IsZero(), Quantity: it.Quantity, Sold: it.Sold, Epoch: it.Epoch,
-			Available: c.Available, Pending: c.Pending, InTransfer: c.InTransfer, Drift: c.Drift, Shards: c.Shards,
-		},
-		Orders: c.Orders[:min(len(c.Orders), maxConcerned)], Concerned: len(c.Orders), Undecided: c.Undecided,
+		ItemView: viewOf(c.Item),
+		Orders:   c.Orders[:min(len(c.Orders), maxConcerned)], Concerned: len(c.Orders), Undecided: c.Undecided,
 	}
 	if v.Orders == nil {
 		v.Orders = []ConcernView{}
 	}
-	if c.Available != nil && c.InTransfer != nil {
-		soldOut := *c.Available == 0 && *c.InTransfer == 0
-		v.SoldOut = &soldOut
-	}
+	v.Available, v.Pending, v.InTransfer, v.Drift, v.Shards = c.Available, c.Pending, c.InTransfer, c.Drift, c.Shards
+	v.SoldOut = soldOut(v.Available, v.InTransfer)
 	return v
-}
-
-// awaitLoad begins a load that somebody asked for, or joins the one that is under way, and waits for it. Where that takes too long it answers that the
-// load goes on, and returns true.
-func (a *API) awaitLoad(w http.ResponseWriter, id int64, load func(context.Context, int64) error) (pending bool, err error) {
-	begun := a.reloads.join(id, func(ctx context.Context) error {
-		return a.guard("reload item", func() error { return a.load(ctx, id, load) })
-	})
-	patience := time.NewTimer(a.cfg.ReloadWait)
-	defer patience.Stop()
-	select {
-	case <-begun.done:
-	case <-patience.C:
-		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded; look at it later"})
-		return true, nil
-	}
-	if begun.err != nil {
-		return false, &failure{
-			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable,
-			message: "the item was not loaded, because a server that this needs does not answer; if its stock is unknown now, a keeper will load it",
-		}
-	}
-	return false, nil
 }
 
 // ReconcileView is the answer to a reconciliation: what was found, or that a load goes on. One of them is nil.
@@ -163,18 +131,7 @@ type ReconcileView struct {
 
 // UnmarshalJSON tells the two answers apart as ReloadView does.
 func (v *ReconcileView) UnmarshalJSON(data []byte) error {
-	var peek struct {
-		Pending any `json:"pending"`
-	}
-	if err := json.Unmarshal(data, &peek); err != nil {
-		return err
-	}
-	if _, still := peek.Pending.(bool); still {
-		v.Pending = new(PendingView)
-		return json.Unmarshal(data, v.Pending)
-	}
-	v.Found = new(ReconciledView)
-	return json.Unmarshal(data, v.Found)
+	return eitherView(data, &v.Found, &v.Pending)
 }
 
 // Reconcile has an item compared, and repaired if fix is wished and something is wrong.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"flashgate/internal/ops"
 )
@@ -26,6 +27,18 @@ type reloads struct {
 type reloading struct {
 	done chan struct{} // closed when it has ended
 	err  error         // valid then
+}
+
+// endsWithin waits for its end, and reports whether it has come.
+func (r *reloading) endsWithin(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 func newReloads() *reloads {
@@ -107,6 +120,25 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 
 // load loads an item, with its row in the audit table. The row comes first: a load that fails, or that the end of the process cuts off, has stopped the
 // sale of the item all the same. It gets the item as it is afterwards when that is known.
+// awaitLoad begins a load that somebody asked for, or joins the one that is under way, and waits for it. Where that takes too long it answers that the
+// load goes on, and returns true.
+func (a *API) awaitLoad(w http.ResponseWriter, id int64, load func(context.Context, int64) error) (pending bool, err error) {
+	begun := a.reloads.join(id, func(ctx context.Context) error {
+		return a.guard("reload item", func() error { return a.load(ctx, id, load) })
+	})
+	if !begun.endsWithin(a.cfg.ReloadWait) {
+		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded; look at it later"})
+		return true, nil
+	}
+	if begun.err != nil {
+		return false, &failure{
+			status: http.StatusServiceUnavailable, code: ops.CodeUnavailable,
+			message: "the item was not loaded, because a server that this needs does not answer; if its stock is unknown now, a keeper will load it",
+		}
+	}
+	return false, nil
+}
+
 func (a *API) load(ctx context.Context, id int64, load func(context.Context, int64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
 	defer cancel()
@@ -138,8 +170,12 @@ type ReloadView struct {
 	Pending *PendingView
 }
 
-// UnmarshalJSON tells the two answers apart by pending, which is a number of units in an item.
-func (v *ReloadView) UnmarshalJSON(data []byte) error {
+// UnmarshalJSON tells the two answers apart.
+func (v *ReloadView) UnmarshalJSON(data []byte) error { return eitherView(data, &v.Item, &v.Pending) }
+
+// eitherView reads an answer with the numbers of an item, or one that says that a load goes on. They are told apart by pending, which is a number of
+// units in an item.
+func eitherView[T any](data []byte, whole **T, pending **PendingView) error {
 	var peek struct {
 		Pending any `json:"pending"`
 	}
@@ -147,9 +183,9 @@ func (v *ReloadView) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if _, still := peek.Pending.(bool); still {
-		v.Pending = new(PendingView)
-		return json.Unmarshal(data, v.Pending)
+		*pending = new(PendingView)
+		return json.Unmarshal(data, *pending)
 	}
-	v.Item = new(ItemView)
-	return json.Unmarshal(data, v.Item)
+	*whole = new(T)
+	return json.Unmarshal(data, *whole)
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -50,21 +49,7 @@ func TestHealWipedRedis(t *testing.T) {
 // A master of a cluster dies in the middle of a rush, and its replica takes over, with what had come to it.
 func TestHealLostClusterMaster(t *testing.T) {
 	cluster := devtest.RedisCluster(t, devstack.RedisClusterConfig{Replicas: 1})
-	s := newShop(t, cluster.URL(), kfake(t), healing()...).open(2, 0)
-	consumers := s.openWriters(2)
-	stock, buyers := stockAndBuyers()
-	item := s.offer(stock, 13)
-	r := newRush(s, item, buyers)
-	var back *recovery
-	r.faults[stock/2] = func() {
-		back = s.watchRecovery(item)
-		must(t, cluster.Nodes()[1].Kill())
-	}
-	r.faults[2*stock/3] = func() { back.await(t) }
-	r.run()
-	r.sellsExactly(int64(stock), true)
-	s.alarmed(consumers, item, "stock_server", "stock_no_room")
-	back.report(r, 13, 15*time.Second)
+	losesAMaster(t, cluster.URL(), func() {}, func() { must(t, cluster.Nodes()[1].Kill()) })
 }
 
 // A replica that has not heard of the last sales takes the place of its master. No key is missing, and nothing that can be counted; what it offers a
@@ -73,18 +58,27 @@ func TestHealStaleReplica(t *testing.T) {
 	master, replica := devtest.Redis(t, "--repl-diskless-sync-delay", "0"), devtest.Redis(t)
 	must(t, replica.Follow(t.Context(), master))
 	line := newMovingLine(t, master.Addr())
-	s := newShop(t, "redis://"+line.address, kfake(t), healing()...).open(2, 0)
+	losesAMaster(t, "redis://"+line.address, func() { must(t, replica.CutOff(t.Context())) }, func() {
+		must(t, master.Kill())
+		must(t, replica.Promote(t.Context()))
+		line.to(replica.Addr())
+	})
+}
+
+// losesAMaster lets a crowd buy while a master of Redis is replaced. before is done in front of the buyer whose number is a third of the stock, replace
+// at half of it; the buyers from two thirds on wait for the load.
+func losesAMaster(t *testing.T, redis string, before, replace func()) {
+	t.Helper()
+	s := newShop(t, redis, kfake(t), healing()...).open(2, 0)
 	consumers := s.openWriters(2)
 	stock, buyers := stockAndBuyers()
 	item := s.offer(stock, 13)
 	r := newRush(s, item, buyers)
-	r.faults[stock/3] = func() { must(t, replica.CutOff(t.Context())) }
 	var back *recovery
+	r.faults[stock/3] = before
 	r.faults[stock/2] = func() {
 		back = s.watchRecovery(item)
-		must(t, master.Kill())
-		must(t, replica.Promote(t.Context()))
-		line.to(replica.Addr())
+		replace()
 	}
 	r.faults[2*stock/3] = func() { back.await(t) }
 	r.run()
@@ -173,36 +167,14 @@ func newMovingLine(t *testing.T, server string) *movingLine {
 	t.Helper()
 	line := &movingLine{open: map[net.Conn]bool{}}
 	line.target.Store(&server)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	line.address = listener.Addr().String()
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", *line.target.Load())
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			line.hold(client, upstream)
-			carry := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				line.release(client, upstream)
-			}
-			copying.Go(func() { carry(upstream, client) })
-			copying.Go(func() { carry(client, upstream) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		line.cut()
-		copying.Wait()
-	})
+	line.address = between(t, func() string { return *line.target.Load() }, line.carry, line.carry, func() {})
 	return line
+}
+
+func (l *movingLine) carry(to, from net.Conn) {
+	l.hold(to, from)
+	defer l.release(to, from)
+	_, _ = io.Copy(to, from)
 }
 
 func (l *movingLine) hold(connections ...net.Conn) {

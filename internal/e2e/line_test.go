@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// between accepts connections in the place of a server until the test ends, and returns the address. forth carries what a client says to the server,
+// between accepts connections in the place of a server, whose address is asked for with each of them, until the test ends, and returns the address. forth carries what a client says to the server,
 // back what the server says to the client; each returns when its connection has ended, and closes the other one. At the end of the test, release is
 // called before connections are closed.
-func between(t *testing.T, server string, forth, back func(to, from net.Conn), release func()) string {
+func between(t *testing.T, server func() string, forth, back func(to, from net.Conn), release func()) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +25,7 @@ func between(t *testing.T, server string, forth, back func(to, from net.Conn), r
 			if err != nil {
 				return
 			}
-			upstream, err := net.Dial("tcp", server)
+			upstream, err := net.Dial("tcp", server())
 			if err != nil {
 				_ = client.Close()
 				continue

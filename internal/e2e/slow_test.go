@@ -27,7 +27,7 @@ type slowLine struct {
 func newSlowLine(t *testing.T, server string) *slowLine {
 	t.Helper()
 	line := &slowLine{}
-	line.address = between(t, server,
+	line.address = between(t, func() string { return server },
 		func(to, from net.Conn) { _, _ = io.Copy(to, from); _ = to.Close() },
 		func(to, from net.Conn) { line.copySlowly(to, from); _ = to.Close() },
 		func() {})

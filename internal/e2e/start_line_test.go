@@ -38,7 +38,8 @@ func newIcyLine(t *testing.T, server string) *icyLine {
 			}
 		}
 	}
-	u.Host = between(t, u.Host, pass, pass, line.thaw)
+	host := u.Host
+	u.Host = between(t, func() string { return host }, pass, pass, line.thaw)
 	line.url = u.String()
 	return line
 }

@@ -69,6 +69,13 @@ func (k *Keeper) turn(loop string) *turn {
 	return &turn{name: "keeper/" + loop, holder: k.cfg.Holder, ttl: k.cfg.LeaseTTL, bound: k.cfg.CallTimeout, lease: k.cfg.Ledger.Lease}
 }
 
+// slowTurn is that of a loop which is slow: a turn that runs out between two rounds would be everybody's.
+func (k *Keeper) slowTurn(loop string, every time.Duration) *turn {
+	t := k.turn(loop)
+	t.ttl = max(t.ttl, 3*every)
+	return t
+}
+
 // Loader is the loader that the keeper uses, for others of the same process.
 func (k *Keeper) Loader() *Loader { return k.loader }
 

@@ -134,15 +134,7 @@ func (l *Loader) isLoaded(ctx context.Context, item int64) (bool, error) {
 		return false, err
 	}
 	readings, err := l.read(ctx, layoutOf(&it))
-	if err != nil {
-		return false, err
-	}
-	for _, r := range readings {
-		if !r.Loaded || r.Fault != nil || r.Epoch != it.Epoch {
-			return false, nil
-		}
-	}
-	return true, nil
+	return err == nil && intact(&it, readings), err
 }
 
 // Load loads an item. reason is for logs and metrics. It takes as long as the outboxes, the brokers and the order writers need, and RecordDeadline

@@ -362,45 +362,31 @@ func TestRushThroughLayouts(t *testing.T) {
 	k.write(t)
 	admin := k.Admin(t)
 	for range 2 {
-		l.runKeeper(l.keeper(func(c *Config) {
-			c.Publisher, c.Offsets, c.Group = k.producer(), admin, k.Config.Group
-			c.RecordDeadline, c.SweepEvery, c.CallTimeout, c.LeaseTTL = 500*time.Millisecond, 50*time.Millisecond, 10*time.Second, time.Second
-		}))
+		l.runKeeper(l.keeper(k.inEarnest(admin)))
 	}
 	edges := []*edge{{stock: l.gateway(k.producer()), layout: layout}, {stock: l.gateway(k.producer()), layout: layout}}
 	var mu sync.Mutex
 	var answered []sale.OrderID
 	happened := make(map[int]bool)
-	var wg sync.WaitGroup
-	users := make(chan int, shoppers)
-	for u := range shoppers {
-		users <- u
-	}
-	close(users)
-	for range 8 {
-		wg.Go(func() {
-			for u := range users {
-				id, ok := l.shopAt(edges[rand.IntN(2)], fmt.Sprint(u))
-				if !ok {
-					continue
-				}
-				mu.Lock()
-				answered = append(answered, id)
-				for at, what := range map[int]func(){
-					30:  func() { l.wish(layout, 4, -1) },
-					80:  func() { l.gateway(dead{}).Reserve(l.ctx, edges[0].at(), l.request(layout, "dead", 2)) },
-					100: func() { l.wish(layout, 7, quantity-less) },
-				} {
-					if len(answered) >= at && !happened[at] {
-						happened[at] = true
-						what()
-					}
-				}
-				mu.Unlock()
+	everyone(shoppers, 8, func(u int) {
+		id, ok := l.shopAt(edges[rand.IntN(2)], fmt.Sprint(u))
+		if !ok {
+			return
+		}
+		mu.Lock()
+		answered = append(answered, id)
+		for at, what := range map[int]func(){
+			30:  func() { l.wish(layout, 4, -1) },
+			80:  func() { l.gateway(dead{}).Reserve(l.ctx, edges[0].at(), l.request(layout, "dead", 2)) },
+			100: func() { l.wish(layout, 7, quantity-less) },
+		} {
+			if len(answered) >= at && !happened[at] {
+				happened[at] = true
+				what()
 			}
-		})
-	}
-	wg.Wait()
+		}
+		mu.Unlock()
+	})
 	if len(happened) != 3 {
 		t.Fatalf("only %d bought", len(answered))
 	}

@@ -58,9 +58,7 @@ func newReconciling(k *Keeper) (*reconciling, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := k.turn("reconcile")
-	// The loop is slow: a turn that runs out between two rounds would be everybody's.
-	t.ttl = max(t.ttl, 3*k.cfg.ReconcileEvery)
+	t := k.slowTurn("reconcile", k.cfg.ReconcileEvery)
 	return &reconciling{k: k, turn: t, checker: checker, again: reconcileAgain, found: make(map[int64]finding)}, nil
 }
 

@@ -217,10 +217,7 @@ func TestReconcileIsNotFooledByARush(t *testing.T) {
 	layout := l.sale(quantity, 4, window(300*time.Millisecond))
 	k.write(t)
 	admin := k.Admin(t)
-	keeper := l.keeper(func(c *Config) {
-		c.Publisher, c.Offsets, c.Group = k.producer(), admin, k.Config.Group
-		c.RecordDeadline, c.SweepEvery, c.CallTimeout, c.LeaseTTL = 500*time.Millisecond, 50*time.Millisecond, 10*time.Second, time.Second
-	})
+	keeper := l.keeper(k.inEarnest(admin))
 	l.runKeeper(keeper)
 	c := l.checker(func(cfg *reconcile.Config) {
 		cfg.Offsets, cfg.Group, cfg.RecordDeadline, cfg.Patience = admin, k.Config.Group, 500*time.Millisecond, 400*time.Millisecond
@@ -247,36 +244,25 @@ func TestReconcileIsNotFooledByARush(t *testing.T) {
 		}
 	})
 	gateways := []*shard.Stock{l.gateway(k.producer()), l.gateway(k.producer())}
-	var shopping sync.WaitGroup
-	users := make(chan int, shoppers)
-	for u := range shoppers {
-		users <- u
-	}
-	close(users)
-	for range 6 {
-		shopping.Go(func() {
-			for u := range users {
-				id, ok := l.shop(gateways, layout, fmt.Sprint(u))
-				if ok && u%3 == 0 {
-					if _, _, err := l.db.Cancel(l.ctx, id, fmt.Sprint(u)); err != nil {
-						t.Error(err)
-					}
-				}
-				switch u {
-				case 100, 200:
-					if _, err := l.db.Restock(l.ctx, layout.Item, 10, ""); err != nil {
-						t.Error(err)
-					}
-				case 150:
-					if _, err := keeper.Loader().Load(l.ctx, layout.Item, "repair"); err != nil {
-						t.Error(err)
-					}
-				}
-				pause.For(l.ctx, 20*time.Millisecond)
+	everyone(shoppers, 6, func(u int) {
+		id, ok := l.shop(gateways, layout, fmt.Sprint(u))
+		if ok && u%3 == 0 {
+			if _, _, err := l.db.Cancel(l.ctx, id, fmt.Sprint(u)); err != nil {
+				t.Error(err)
 			}
-		})
-	}
-	shopping.Wait()
+		}
+		switch u {
+		case 100, 200:
+			if _, err := l.db.Restock(l.ctx, layout.Item, 10, ""); err != nil {
+				t.Error(err)
+			}
+		case 150:
+			if _, err := keeper.Loader().Load(l.ctx, layout.Item, "repair"); err != nil {
+				t.Error(err)
+			}
+		}
+		pause.For(l.ctx, 20*time.Millisecond)
+	})
 	l.atRest(layout)
 	stop()
 	comparing.Wait()

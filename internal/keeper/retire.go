@@ -55,10 +55,7 @@ type retire struct {
 }
 
 func newRetire(k *Keeper) *retire {
-	t := k.turn("retire")
-	// The loop is slow: a turn that runs out between two rounds would be everybody's.
-	t.ttl = max(t.ttl, 3*k.cfg.RetireEvery)
-	return &retire{k: k, turn: t, pace: newPace(), looks: make(map[int64]int)}
+	return &retire{k: k, turn: k.slowTurn("retire", k.cfg.RetireEvery), pace: newPace(), looks: make(map[int64]int)}
 }
 
 func (r *retire) round(ctx context.Context) {

@@ -30,6 +30,32 @@ func (l *lab) kafka(t *testing.T) *kafka {
 	return &kafka{Server: s, l: l}
 }
 
+// inEarnest has a keeper work with real producers and order writers, and gives it times that those can keep.
+func (k *kafka) inEarnest(admin *broker.Admin) func(*Config) {
+	return func(c *Config) {
+		c.Publisher, c.Offsets, c.Group = k.producer(), admin, k.Config.Group
+		c.RecordDeadline, c.SweepEvery, c.CallTimeout, c.LeaseTTL = 500*time.Millisecond, 50*time.Millisecond, 10*time.Second, time.Second
+	}
+}
+
+// everyone lets users from 0 to n-1 shop, so many at once, and returns when all of them have.
+func everyone(n, atOnce int, shop func(user int)) {
+	users := make(chan int, n)
+	for u := range n {
+		users <- u
+	}
+	close(users)
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for u := range users {
+				shop(u)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func (k *kafka) producer() *broker.Producer {
 	k.l.Helper()
 	p, err := broker.NewProducer(broker.ProducerConfig{Config: k.Config})
@@ -86,10 +112,7 @@ func TestRush(t *testing.T) {
 	k.write(t)
 	admin := k.Admin(t)
 	for range 2 {
-		l.runKeeper(l.keeper(func(c *Config) {
-			c.Publisher, c.Offsets, c.Group = k.producer(), admin, k.Config.Group
-			c.RecordDeadline, c.SweepEvery, c.CallTimeout, c.LeaseTTL = 500*time.Millisecond, 50*time.Millisecond, 10*time.Second, time.Second
-		}))
+		l.runKeeper(l.keeper(k.inEarnest(admin)))
 	}
 	gateways := []*shard.Stock{l.gateway(k.producer()), l.gateway(k.producer())}
 	var mu sync.Mutex
@@ -103,40 +126,29 @@ func TestRush(t *testing.T) {
 			what()
 		}
 	}
-	var wg sync.WaitGroup
-	users := make(chan int, shoppers)
-	for u := range shoppers {
-		users <- u
-	}
-	close(users)
-	for range 8 {
-		wg.Go(func() {
-			for u := range users {
-				id, ok := l.shop(gateways, layout, fmt.Sprint(u))
-				if !ok {
-					continue
-				}
-				mu.Lock()
-				bought++
-				answered = append(answered, id)
-				happen(60, func() { l.redis("FLUSHALL") })
-				happen(100, func() {
-					if _, err := l.db.Restock(l.ctx, layout.Item, more, ""); err != nil {
-						t.Error(err)
-					}
-				})
-				happen(150, func() { l.redis("DEL", key(layout, 1, "stock")) })
-				happen(200, func() { l.gateway(dead{}).Reserve(l.ctx, layout, l.request(layout, "dead", 3)) })
-				mu.Unlock()
-				if u%7 == 0 {
-					if _, _, err := l.db.Cancel(l.ctx, id, fmt.Sprint(u)); err != nil {
-						t.Error(err)
-					}
-				}
+	everyone(shoppers, 8, func(u int) {
+		id, ok := l.shop(gateways, layout, fmt.Sprint(u))
+		if !ok {
+			return
+		}
+		mu.Lock()
+		bought++
+		answered = append(answered, id)
+		happen(60, func() { l.redis("FLUSHALL") })
+		happen(100, func() {
+			if _, err := l.db.Restock(l.ctx, layout.Item, more, ""); err != nil {
+				t.Error(err)
 			}
 		})
-	}
-	wg.Wait()
+		happen(150, func() { l.redis("DEL", key(layout, 1, "stock")) })
+		happen(200, func() { l.gateway(dead{}).Reserve(l.ctx, layout, l.request(layout, "dead", 3)) })
+		mu.Unlock()
+		if u%7 == 0 {
+			if _, _, err := l.db.Cancel(l.ctx, id, fmt.Sprint(u)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	for _, at := range []int{60, 100, 150, 200} {
 		if !happened[at] {
 			t.Errorf("only %d bought", bought)

@@ -26,9 +26,7 @@ func (w *watch) foreign(ctx context.Context, s ledger.LoadState) (at int, fault 
 	if !w.servers.due(s.ItemID, now) {
 		return -1, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.k.cfg.CallTimeout)
-	defer cancel()
-	servers, err := w.k.cfg.Stock.Servers(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
+	servers, err := w.k.loader.servers(ctx, shard.Layout{Item: s.ItemID, Shards: s.Shards})
 	if err != nil {
 		return -1, nil, err
 	}

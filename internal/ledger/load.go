@@ -110,9 +110,9 @@ func takeSnapshot(ctx context.Context, tx Tx, item, token int64, change uuid.UUI
 	var shards int
 	var quantity, sold int64
 	err := tx.QueryRow(ctx, `
-SELECT shards, quantity, sold, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0), wish, wish_refused FROM flash_sale_item
+SELECT `+wishColumns+`, shards, quantity, sold FROM flash_sale_item
 WHERE id = $1 AND claim = $2 AND epoch < $2 AND retired_at IS NULL FOR UPDATE`, item, token).
-		Scan(&shards, &quantity, &sold, &w.Shards, &w.Reduction, &w.Number, &w.Refused)
+		Scan(append(w.fields(), &shards, &quantity, &sold)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Snapshot{}, false, nil
 	}
@@ -127,15 +127,15 @@ WHERE id = $1 AND claim = $2 AND epoch < $2 AND retired_at IS NULL FOR UPDATE`, 
 	} else {
 		quantity -= w.Reduction
 	}
-	snap := Snapshot{ItemID: item, Token: token}
+	snap := Snapshot{ItemID: item, Token: token, Shards: shards, Quantity: quantity, Sold: sold}
 	var before, after []byte
 	err = tx.QueryRow(ctx, `
 WITH old AS (SELECT to_jsonb(i) AS item FROM flash_sale_item i WHERE i.id = $1)
 UPDATE flash_sale_item i SET epoch = $2, load_due_at = NULL, load_due_reason = NULL,
     shards = $3, quantity = $4, wanted_shards = NULL, wanted_reduction = NULL, wish_refused = $5
 FROM old WHERE i.id = $1
-RETURNING i.shards, i.quantity, i.sold, old.item, to_jsonb(i)`, item, token, shards, quantity, w.Refused).
-		Scan(&snap.Shards, &snap.Quantity, &snap.Sold, &before, &after)
+RETURNING old.item, to_jsonb(i)`, item, token, shards, quantity, w.Refused).
+		Scan(&before, &after)
 	if err != nil {
 		return Snapshot{}, false, fmt.Errorf("set epoch: %w", err)
 	}

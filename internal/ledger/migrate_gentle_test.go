@@ -14,6 +14,16 @@ import (
 // newLabOf is a database of an older version with an item that two users have ordered.
 func newLabOf(t *testing.T, version int64) *lab {
 	t.Helper()
+	l := olderDatabase(t, version)
+	for _, user := range []string{"a", "b"} {
+		l.oldOrder(reserved(7, user))
+	}
+	return l
+}
+
+// olderDatabase is a database of an older version with item 7, of which two units are sold.
+func olderDatabase(t *testing.T, version int64) *lab {
+	t.Helper()
 	l := &lab{tb: t, dsn: devtest.Database(t)}
 	var err error
 	if l.sql, err = pgxpool.New(t.Context(), l.dsn); err != nil {
@@ -28,9 +38,6 @@ INSERT INTO flash_sale (id, name, starts_at, ends_at, purchase_limit, payment_wi
 VALUES (1, 'rush', now() - interval '1 hour', now() + interval '1 hour', 'per_item', '10 minutes')`)
 	l.exec(`
 INSERT INTO flash_sale_item (id, sale_id, quantity, sold, price, currency, shards, limit_key) VALUES (7, 1, 100, 2, 1980, 'JPY', 13, 'item:7')`)
-	for _, user := range []string{"a", "b"} {
-		l.oldOrder(reserved(7, user))
-	}
 	return l
 }
 

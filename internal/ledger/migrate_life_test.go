@@ -5,28 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/sale"
 )
 
 // A database of version 2 in the middle of a sale becomes one of this version.
 func TestMigrateFromVersion2(t *testing.T) {
-	l := &lab{tb: t, dsn: devtest.Database(t)}
-	var err error
-	if l.sql, err = pgxpool.New(t.Context(), l.dsn); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.sql.Close)
-	if err := migrate(t.Context(), l.dsn, 2); err != nil {
-		t.Fatal(err)
-	}
-	l.exec(`
-INSERT INTO flash_sale (id, name, starts_at, ends_at, purchase_limit, payment_window)
-VALUES (1, 'rush', now() - interval '1 hour', now() + interval '1 hour', 'per_item', '10 minutes')`)
-	l.exec(`
-INSERT INTO flash_sale_item (id, sale_id, quantity, sold, price, currency, shards, limit_key) VALUES (7, 1, 100, 2, 1980, 'JPY', 13, 'item:7')`)
+	l := olderDatabase(t, 2)
 	pending, expired, paid := reserved(7, "pending"), reserved(7, "expired"), reserved(7, "paid")
 	for _, e := range []sale.Event{pending, expired, paid} {
 		l.exec(`

@@ -67,7 +67,7 @@ func (tr *trial) pay(t *rapid.T) {
 	case "amount":
 		p.Amount = "0.5"
 	case "currency":
-		p.Currency = "XXX"
+		p.Currency = "CHF"
 	}
 	result, outcome, err := tr.faulty(t).Pay(context.Background(), p)
 	if want, how := tr.m.pay(p); err != nil || outcome != how || result != want {

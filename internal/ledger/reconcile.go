@@ -32,11 +32,9 @@ type Books struct {
 // Books reads an item with its live orders, what has become of those of asked that are not among them, and its corrections; false when there is no
 // such item. It reads every live order.
 func (db *DB) Books(ctx context.Context, item int64, asked []sale.OrderID) (b Books, ok bool, err error) {
-	err = db.read(ctx, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-			b, ok, err = readBooks(ctx, tx, item, asked)
-			return err
-		})
+	ok, err = db.atOneInstant(ctx, item, func(ctx context.Context, tx pgx.Tx, it sale.Item) (err error) {
+		b, err = readBooks(ctx, tx, it, asked)
+		return err
 	})
 	if err != nil {
 		return Books{}, false, fmt.Errorf("read the books of item %d: %w", item, err)
@@ -44,30 +42,26 @@ func (db *DB) Books(ctx context.Context, item int64, asked []sale.OrderID) (b Bo
 	return b, ok, nil
 }
 
-func readBooks(ctx context.Context, tx pgx.Tx, item int64, asked []sale.OrderID) (Books, bool, error) {
-	b := Books{Ended: make(map[sale.OrderID]sale.OrderStatus), Releases: make(map[sale.OrderID]bool), Voids: make(map[sale.OrderID]bool)}
-	rows, _ := tx.Query(ctx, selectItems+` WHERE i.id = $1`, item) // the error comes with the rows
-	items, err := pgx.CollectRows(rows, scanItem)
-	if err != nil || len(items) == 0 {
-		return Books{}, false, err
+func readBooks(ctx context.Context, tx pgx.Tx, it sale.Item, asked []sale.OrderID) (Books, error) {
+	b := Books{
+		Item: it, Ended: make(map[sale.OrderID]sale.OrderStatus), Releases: make(map[sale.OrderID]bool), Voids: make(map[sale.OrderID]bool),
 	}
-	b.Item = items[0]
-	err = tx.QueryRow(ctx, `SELECT coalesce(lease_until > clock_timestamp(), false) FROM flash_sale_item WHERE id = $1`, item).Scan(&b.Leased)
+	err := tx.QueryRow(ctx, `SELECT coalesce(lease_until > clock_timestamp(), false) FROM flash_sale_item WHERE id = $1`, it.ID).Scan(&b.Leased)
 	if err != nil {
-		return Books{}, false, err
+		return Books{}, err
 	}
-	rows, _ = tx.Query(ctx, `SELECT id, user_id, quantity FROM flash_sale_order WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, item)
+	rows, _ := tx.Query(ctx, `SELECT id, user_id, quantity FROM flash_sale_order WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, it.ID)
 	b.Live, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o LiveOrder, err error) {
 		err = row.Scan((*[16]byte)(&o.ID), &o.UserID, &o.Quantity)
 		return o, err
 	})
 	if err != nil {
-		return Books{}, false, err
+		return Books{}, err
 	}
 	if err := readEnded(ctx, tx, &b, asked); err != nil {
-		return Books{}, false, err
+		return Books{}, err
 	}
-	return b, true, readWaiting(ctx, tx, &b)
+	return b, readWaiting(ctx, tx, &b)
 }
 
 // readEnded looks up the orders that were asked for and are not live.
@@ -127,18 +121,11 @@ type Totals struct {
 
 // Totals counts what Books lists; false when there is no such item.
 func (db *DB) Totals(ctx context.Context, item int64) (t Totals, ok bool, err error) {
-	err = db.read(ctx, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			rows, _ := tx.Query(ctx, selectItems+` WHERE i.id = $1`, item)
-			items, err := pgx.CollectRows(rows, scanItem)
-			if ok = len(items) > 0; err != nil || !ok {
-				return err
-			}
-			t.Item = items[0]
-			return tx.QueryRow(ctx, `
+	ok, err = db.atOneInstant(ctx, item, func(ctx context.Context, tx pgx.Tx, it sale.Item) error {
+		t.Item = it
+		return tx.QueryRow(ctx, `
 SELECT (SELECT count(*) FROM flash_sale_order WHERE item_id = $1 AND status IN ('PENDING', 'PAID')),
        (SELECT count(*) FROM flash_sale_correction WHERE item_id = $1)`, item).Scan(&t.Live, &t.Owing)
-		})
 	})
 	if err != nil {
 		return Totals{}, false, fmt.Errorf("count the orders of item %d: %w", item, err)

@@ -116,9 +116,7 @@ RETURNING old.item, to_jsonb(i)`, id, raised, (*string)(patch.Price), patch.MaxP
 func (p ItemPatch) wish(ctx context.Context, tx Tx, it lockedItem) (Wish, error) {
 	var shards int
 	var had Wish
-	err := tx.QueryRow(ctx, `
-SELECT shards, wish, wish_refused, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0) FROM flash_sale_item WHERE id = $1`, it.id).
-		Scan(&shards, &had.Number, &had.Refused, &had.Shards, &had.Reduction)
+	err := tx.QueryRow(ctx, `SELECT `+wishColumns+`, shards FROM flash_sale_item WHERE id = $1`, it.id).Scan(append(had.fields(), &shards)...)
 	if err != nil {
 		return Wish{}, fmt.Errorf("read wish: %w", err)
 	}

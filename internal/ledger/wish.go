@@ -21,6 +21,11 @@ type Wish struct {
 // Open reports whether a load has yet to carry something out.
 func (w Wish) Open() bool { return w.Shards != 0 || w.Reduction != 0 }
 
+// wishColumns are those of an item that fields takes.
+const wishColumns = `wish, wish_refused, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0)`
+
+func (w *Wish) fields() []any { return []any{&w.Number, &w.Refused, &w.Shards, &w.Reduction} }
+
 // wished says of an item i that its wish is open.
 const wished = `(i.wanted_shards IS NOT NULL OR i.wanted_reduction IS NOT NULL)`
 
@@ -28,9 +33,7 @@ const wished = `(i.wanted_shards IS NOT NULL OR i.wanted_reduction IS NOT NULL)`
 func (db *DB) Wish(ctx context.Context, item int64) (Wish, error) {
 	var w Wish
 	err := db.read(ctx, func(ctx context.Context) error {
-		return db.pool.QueryRow(ctx, `
-SELECT wish, wish_refused, coalesce(wanted_shards, 0), coalesce(wanted_reduction, 0) FROM flash_sale_item WHERE id = $1`, item).
-			Scan(&w.Number, &w.Refused, &w.Shards, &w.Reduction)
+		return db.pool.QueryRow(ctx, `SELECT `+wishColumns+` FROM flash_sale_item WHERE id = $1`, item).Scan(w.fields()...)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = &NotFoundError{What: "item", ID: item}

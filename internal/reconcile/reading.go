@@ -52,13 +52,14 @@ type reading struct {
 	loaded, whole      bool
 
 	owed     int64                    // units of restocks that wait
+	named    map[sale.OrderID]bool    // by marks, whatever they say
 	concerns map[sale.OrderID]Concern // of marks and live rows
 	rowless  map[sale.OrderID]suspect
 }
 
 // read reads an item once. it is what the database said of it before.
 func (c *Checker) read(ctx context.Context, it *sale.Item) (*reading, bool, error) {
-	r := &reading{concerns: make(map[sale.OrderID]Concern), rowless: make(map[sale.OrderID]suspect)}
+	r := &reading{named: make(map[sale.OrderID]bool), concerns: make(map[sale.OrderID]Concern), rowless: make(map[sale.OrderID]suspect)}
 	r.shards = c.accounts(ctx, it)
 	var asked []sale.OrderID
 	for _, s := range r.shards {
@@ -131,6 +132,7 @@ func (r *reading) compare(books *ledger.Books) {
 	for n, s := range r.shards {
 		for _, m := range s.Marks {
 			marks[m.User] = m
+			r.named[m.OrderID] = true
 			status, ended := books.Ended[m.OrderID]
 			_, isLive := live[m.OrderID]
 			switch {
@@ -164,23 +166,11 @@ func (r *reading) clean() bool {
 // unmarked is how many units the rows of some orders hold of which Redis knows nothing.
 func (r *reading) unmarked(of map[sale.OrderID]Concern) (units int64) {
 	for _, o := range of {
-		if o.Reason == MarkMissing || o.Reason == MarkDiffers && !r.marked(o.OrderID) {
+		if o.Reason == MarkMissing || o.Reason == MarkDiffers && !r.named[o.OrderID] {
 			units += o.Quantity
 		}
 	}
 	return units
-}
-
-// marked reports whether a mark names the order, whatever it says.
-func (r *reading) marked(id sale.OrderID) bool {
-	for _, s := range r.shards {
-		for _, m := range s.Marks {
-			if m.OrderID == id {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // drift is how many units are missing from Redis, below 0 how many are too many, if of the live rows exactly those of confirmed have no mark: those of
