@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"flashgate/consumer"
 	"flashgate/internal/broker"
@@ -255,6 +258,49 @@ func TestHealthy(t *testing.T) {
 		devtest.Eventually(l.t, timeout, func() bool { skip(time.Second); return w.Healthy(ctx) != nil }, "not ready while no broker answers")
 		l.Thaw()
 		devtest.Eventually(l.t, timeout, func() bool { return w.Healthy(ctx) == nil }, "ready when the broker answers again")
+	})
+}
+
+// A group that does not come to rest, because a member holds up its rebalance, is told; the partitions of a writer that has gone would wait as well.
+func TestNotHealthyWhileTheGroupDoesNotSettle(t *testing.T) {
+	each(t, func(l *lab) {
+		ctx := brokertest.Context(l.t)
+		var ahead atomic.Int64
+		w := l.start(func(c *consumer.Config) {
+			c.SessionTimeout = 10 * time.Second
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		})
+		devtest.Eventually(l.t, timeout, func() bool { return w.Healthy(ctx) == nil }, "ready")
+		opts, err := broker.ClientOpts(l.Config)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		// It has a record in hand, and holds its partitions until it is done with it.
+		holds, err := kgo.NewClient(append(opts, kgo.ConsumerGroup(l.Config.Group), kgo.ConsumeTopics(broker.Orders), kgo.Balancers(kgo.CooperativeStickyBalancer()),
+			kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(), kgo.SessionTimeout(longSession), kgo.RebalanceTimeout(longSession))...)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		defer holds.CloseAllowingRebalance()
+		devtest.Eventually(l.t, timeout, func() bool {
+			l.send(l.events(20))
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if holds.PollFetches(ctx).NumRecords() > 0 {
+				return true
+			}
+			holds.AllowRebalance()
+			return false
+		}, "the other member has records")
+		l.start(func(c *consumer.Config) { c.SessionTimeout = 10 * time.Second })
+		unsettled := func() bool {
+			ahead.Add(int64(time.Second))
+			err := w.Healthy(ctx)
+			return err != nil && strings.Contains(err.Error(), "to settle")
+		}
+		devtest.Eventually(l.t, timeout, unsettled, "not ready while the group rebalances without an end")
+		holds.AllowRebalance()
+		devtest.Eventually(l.t, timeout, func() bool { return w.Healthy(ctx) == nil }, "ready when the group has settled")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -22,23 +23,33 @@ const (
 type health struct {
 	mu       sync.Mutex
 	member   bool
+	kept     time.Time // the group's coordinator answered a heartbeat, or the end of a rebalance
 	polled   time.Time
 	answered time.Time
 	stored   time.Time
 }
 
-// clock is a hook of the client that notes answers.
+// clock is a hook of the client that notes answers, and the end of a membership.
 type clock struct {
 	health *health
 	now    func() time.Time
 }
 
 // OnBrokerRead implements kgo.HookBrokerRead.
-func (c clock) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
-	if err == nil {
-		c.health.note(&c.health.answered, c.now())
+func (c clock) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err != nil {
+		return
+	}
+	c.health.note(&c.health.answered, c.now())
+	switch kmsg.Key(key) {
+	case kmsg.Heartbeat, kmsg.SyncGroup:
+		// A request to join is not among them: it is answered when every other member has come, which may take most of a minute.
+		c.health.note(&c.health.kept, c.now())
 	}
 }
+
+// OnGroupManageError implements kgo.HookGroupManageError: the group does not know this member any more, or there is no way to ask it.
+func (c clock) OnGroupManageError(error) { c.health.left() }
 
 // note sets one of the times of h.
 func (h *health) note(what *time.Time, now time.Time) {
@@ -53,18 +64,27 @@ func (h *health) joined() {
 	h.member = true
 }
 
+func (h *health) left() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.member = false
+}
+
 // Healthy returns what keeps this order writer from working, nil for nothing: it is a member of the group (with or without partitions, as there may
-// be more writers than those), its loop turns, a broker answers, and so does the database. ctx bounds the question to the database, which is only
+// be more writers than those) and hears from it, its loop turns, a broker answers, and so does the database. ctx bounds the question to the database, which is only
 // asked when nothing was stored lately.
 func (c *Consumer) Healthy(ctx context.Context) error {
 	h := &c.health
 	h.mu.Lock()
-	member, polled, answered, stored := h.member, h.polled, h.answered, h.stored
+	member, kept, polled, answered, stored := h.member, h.kept, h.polled, h.answered, h.stored
 	h.mu.Unlock()
 	now := c.cfg.Now()
 	switch {
 	case !member:
 		return errors.New("the order writer is not a member of its consumer group yet")
+	case now.Sub(kept) > max(silentFor, c.cfg.SessionTimeout):
+		// The partitions that it has are still written, but nobody takes over those of a writer that has gone.
+		return fmt.Errorf("the order writer has waited for its consumer group to settle for %v", now.Sub(kept).Round(time.Second))
 	case polled.IsZero():
 		return errors.New("the order writer has not asked for records yet")
 	case now.Sub(polled) > silentFor:

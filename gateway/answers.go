@@ -41,6 +41,7 @@ var (
 	answerNoCatalogue    = refusal(kindUnavailable, "the catalogue has not been read yet", nil)
 	answerStarting       = refusal(kindUnavailable, "this gateway is still starting", nil)
 	answerDraining       = refusal(kindUnavailable, "this gateway is not ready", nil)
+	answerNoKeys         = refusal(kindUnavailable, "tokens like this one cannot be checked at the moment", nil)
 	answerUnitsReturning = refusal(kindUnavailable, "your last order here has ended and its units are on their way back: try again", nil)
 	answerUnreadable     = refusal(kindUnavailable, "the order cannot be looked up at the moment", nil)
 	answerCannotCancel   = refusal(kindUnavailable, "the order cannot be cancelled at the moment", nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"flashgate/internal/sale"
+	"flashgate/internal/token"
 )
 
 // lookEnd says what a closer look found.
@@ -64,7 +65,10 @@ func (g *Gateway) lookCloser(ctx *fasthttp.RequestCtx, began time.Time, e *entry
 		return answer{}, lookLimited
 	}
 	claims, err := g.ports.Tokens.Verify(c.token)
-	if err != nil {
+	switch {
+	case token.ReasonOf(err) == token.ReasonPending:
+		return answer{}, lookFailed
+	case err != nil:
 		return answer{}, lookForged
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"flashgate/internal/sale"
+	"flashgate/internal/token"
 )
 
 // purchase answers POST …/items/{id}/purchase. The order of the checks is part of the API: what costs least and refuses most comes first.
@@ -100,14 +101,18 @@ func (g *Gateway) limited(began time.Time) (context.Context, context.CancelFunc)
 // margin is how long before the request timeout a reservation must have ended.
 func (g *Gateway) margin() time.Duration { return min(answerMargin, g.cfg.RequestTimeout/10) }
 
-// user returns who is asking, by a token that was verified; otherwise a 401 that says whether there was none or a bad one (RFC 6750, section 3.1).
+// user returns who is asking, by a token that was verified; otherwise a 401 that says whether there was none or a bad one (RFC 6750,
+// section 3.1), or a 503 when nobody can tell yet.
 func (g *Gateway) user(ctx *fasthttp.RequestCtx) (string, *answer) {
 	raw, ok := bearer(ctx)
 	if !ok {
 		return "", &answerNoToken
 	}
 	claims, err := g.ports.Tokens.Verify(raw)
-	if err != nil {
+	switch {
+	case token.ReasonOf(err) == token.ReasonPending:
+		return "", &answerNoKeys
+	case err != nil:
 		return "", &answerBadToken
 	}
 	return claims.Subject, nil

@@ -2,10 +2,12 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"flashgate/internal/broker"
@@ -79,6 +81,9 @@ func (f *flight) orderWriters(ctx context.Context, admin *kadm.Client) {
 	lags, err := admin.Lag(ctx, f.Kafka.Group)
 	lag, known := lags[f.Kafka.Group]
 	switch {
+	case errors.Is(err, kerr.CoordinatorNotAvailable), err == nil && errors.Is(lag.Error(), kerr.CoordinatorNotAvailable):
+		// So says a broker that has never had a group: it makes the topic of their offsets when the first one asks.
+		f.report.add(check, NoGo, "nobody is in the group %s, or the broker that coordinates it is away: start `flashgate consumer`, and look again", f.Kafka.Group)
 	case err != nil:
 		f.report.add(check, NoGo, "group %s cannot be asked: %v", f.Kafka.Group, err)
 	case !known || lag.Error() != nil || len(lag.Members) == 0:

@@ -200,6 +200,16 @@ func TestEverythingThatKeepsASaleFromOpening(t *testing.T) {
 	f.wait("redis 127.0.0.1", preflight.NoGo, "replica")
 }
 
+// Apache Kafka makes the topic in which groups are kept when the first one comes, and until then has no coordinator for any.
+func TestKafkaThatNeverHadAGroup(t *testing.T) {
+	f := newField(t)
+	f.cfg.Kafka.Brokers = devtest.PrivateKafka(t).Brokers()
+	report := preflight.Run(f.ctx, f.cfg)
+	if !found(report, "consumers", preflight.NoGo, "start `flashgate consumer`") {
+		t.Errorf("%+v", report.Findings)
+	}
+}
+
 func TestServersThatAreAway(t *testing.T) {
 	report := preflight.Run(t.Context(), preflight.Config{
 		Database: "postgres://nobody@127.0.0.1:1/none", Redis: "redis://127.0.0.1:1", Kafka: broker.Config{Brokers: []string{"127.0.0.1:1"}},

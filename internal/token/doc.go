@@ -33,7 +33,8 @@
 //
 // # Metrics
 //
-//	flashgate_token_refused_total{reason}         tokens refused: malformed, algorithm, key, signature, expired, not_yet, claims
+//	flashgate_token_refused_total{reason}         tokens refused: malformed, algorithm, key, signature, expired, not_yet, claims,
+//	                                              pending
 //	flashgate_token_jwks_refreshes_total{result}  attempts to fetch the key set: ok, unreachable, interrupted, redirect, status,
 //	                                              too_large, malformed, no_keys
 //	flashgate_token_jwks_keys                     keys of the set that tokens are held against

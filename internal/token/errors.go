@@ -14,10 +14,11 @@ const (
 	ReasonExpired   Reason = "expired"
 	ReasonNotYet    Reason = "not_yet" // nbf or iat in the future
 	ReasonClaims    Reason = "claims"  // a claim is missing, of the wrong type or another's
+	ReasonPending   Reason = "pending" // the key set that may have its key has not been fetched yet: nobody knows whether it is good
 )
 
 // Error is the refusal of a token. It never holds anything of the token, so it may
-// be logged. Trying the same token again helps only where the reason is not_yet, or key: a
+// be logged. Trying the same token again helps only where the reason is pending, not_yet, or key: a
 // provider that has just begun to sign with a new one is asked for it (see [KeySet]).
 type Error struct {
 	Reason Reason
@@ -36,7 +37,7 @@ func ReasonOf(err error) Reason {
 }
 
 var reasons = []Reason{
-	ReasonMalformed, ReasonAlgorithm, ReasonKey, ReasonSignature, ReasonExpired, ReasonNotYet, ReasonClaims,
+	ReasonMalformed, ReasonAlgorithm, ReasonKey, ReasonSignature, ReasonExpired, ReasonNotYet, ReasonClaims, ReasonPending,
 }
 
 // Refusals are made once: a flood of bad tokens should not cost garbage, too.
@@ -58,5 +59,6 @@ var (
 	errIss       = &Error{ReasonClaims, "iss must be the configured issuer"}
 	errAud       = &Error{ReasonClaims, "aud must be, or hold, the configured audience"}
 	errSub       = &Error{ReasonClaims, "sub must be a string of 1 to 64 bytes without control characters"}
+	errPending   = &Error{ReasonPending, "the key set that may have its key has not been fetched yet"}
 	errClaims    = &Error{ReasonClaims, "its claims are not accepted"}
 )

@@ -30,6 +30,9 @@ type KeySource interface {
 	// *ecdsa.PublicKey for ES256, ed25519.PublicKey for EdDSA, or a
 	// jwt.VerificationKeySet of such. Not ok: there is none.
 	Key(algorithm, id string) (key any, ok bool)
+	// Pending reports whether there may be keys for an algorithm that this source has yet
+	// to get.
+	Pending(algorithm string) bool
 }
 
 // KeyConfig is where the keys of the configuration come from. At least one is set.
@@ -96,6 +99,9 @@ func (k *Keys) Key(algorithm, _ string) (any, bool) {
 	key, ok := k.given[algorithm]
 	return key, ok
 }
+
+// Pending implements KeySource: all keys of the configuration are there from the start.
+func (k *Keys) Pending(string) bool { return false }
 
 // Algorithms are those that have a key, in the order HS256, RS256, ES256, EdDSA.
 func (k *Keys) Algorithms() []string {

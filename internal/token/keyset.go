@@ -173,6 +173,9 @@ func (s *KeySet) Key(algorithm, id string) (any, bool) {
 	return key, key != nil
 }
 
+// Pending implements KeySource: no key of the set is known until it was fetched for the first time.
+func (s *KeySet) Pending(algorithm string) bool { return algorithm != HS256 && !s.ready.Load() }
+
 // ask asks Run for a download, which decides when. It never waits: where somebody has asked already, that will do.
 func (s *KeySet) ask() {
 	select {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 func sleep(d time.Duration) { time.Sleep(d); synctest.Wait() } // within a bubble: virtual
@@ -153,7 +155,7 @@ func TestUnknownKeysAreNoLever(t *testing.T) {
 			}
 			name := fmt.Sprintf("%s, a set before: %v", name, good)
 			synctest.Test(t, func(t *testing.T) {
-				_, v := running(t, KeySetConfig{URL: src.URL + "/keys"})
+				s, v := running(t, KeySetConfig{URL: src.URL + "/keys"})
 				if good {
 					sleep(DefaultCoolDown)
 					src.set(c.answer)
@@ -163,8 +165,12 @@ func TestUnknownKeysAreNoLever(t *testing.T) {
 					for i := range rounds {
 						sleep(each)
 						forged := segment(fmt.Sprintf(`{"alg":"EdDSA","kid":"%d"}`, i)) + "." + segment(goodPayload()) + ".AAAA"
-						if _, err := v.Verify([]byte(forged)); ReasonOf(err) != ReasonKey {
-							t.Fatalf("%s: forged: %v", name, err)
+						want := ReasonKey
+						if s.Check(t.Context()) != nil {
+							want = ReasonPending
+						}
+						if _, err := v.Verify([]byte(forged)); ReasonOf(err) != want {
+							t.Fatalf("%s: forged: %v, want %q", name, err, want)
 						}
 						if !good || i%10 > 0 {
 							continue
@@ -276,8 +282,11 @@ func TestKeySetStartsWithoutItsSource(t *testing.T) {
 		s, v := running(t, KeySetConfig{URL: src.URL + "/keys", Transport: g.transport(), Beside: keysFor(t, HS256)})
 		raw := signedAs(t, EdDSA, "a", key)
 		for range 180 {
-			if _, err := v.Verify(raw); ReasonOf(err) != ReasonKey {
+			if _, err := v.Verify(raw); ReasonOf(err) != ReasonPending {
 				t.Fatalf("without a set: %v", err)
+			}
+			if _, err := v.Verify(signed(t, jwt.SigningMethodHS256, []byte("another secret"), `{"alg":"HS256"}`, goodPayload())); ReasonOf(err) != ReasonSignature {
+				t.Fatalf("another secret, which no set can hold: %v", err)
 			}
 			if _, err := v.Verify(signedBy(t, HS256, goodPayload())); err != nil {
 				t.Fatalf("the secret: %v", err)
@@ -305,6 +314,9 @@ func TestKeySetStartsWithoutItsSource(t *testing.T) {
 		sleep(DefaultCoolDown)
 		if _, err := v.Verify(raw); err != nil || s.Check(t.Context()) != nil {
 			t.Errorf("with the network back: %v", err)
+		}
+		if _, err := v.Verify(signedAs(t, EdDSA, "b", key)); ReasonOf(err) != ReasonKey {
+			t.Errorf("a key that is not in the set: %v", err)
 		}
 		// Later the set survives an outage of any length, which ends in the same way.
 		before := len(g.dialed())

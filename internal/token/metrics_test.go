@@ -42,6 +42,7 @@ flashgate_token_refused_total{reason="expired"} 1
 flashgate_token_refused_total{reason="key"} 1
 flashgate_token_refused_total{reason="malformed"} 2
 flashgate_token_refused_total{reason="not_yet"} 1
+flashgate_token_refused_total{reason="pending"} 0
 flashgate_token_refused_total{reason="signature"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "flashgate_token_refused_total"); err != nil {

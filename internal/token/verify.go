@@ -133,16 +133,16 @@ func (v *Verifier) verify(raw []byte) (Claims, *Error) {
 	key, ok := v.keys.Key(header.algorithm, header.id)
 	switch {
 	case !ok && header.id != "":
-		return Claims{}, errKey
+		return Claims{}, v.unless(header.algorithm, errKey)
 	case !ok:
-		return Claims{}, errAlgorithm
+		return Claims{}, v.unless(header.algorithm, errAlgorithm)
 	}
 	signature, ok := decode(raw[last+1:])
 	if !ok {
 		return Claims{}, errShape
 	}
 	if !matches(method, string(raw[:last]), signature, key) {
-		return Claims{}, errSignature
+		return Claims{}, v.unless(header.algorithm, errSignature)
 	}
 	payload, ok := decode(raw[first+1 : last])
 	if !ok {
@@ -156,6 +156,15 @@ func (v *Verifier) verify(raw []byte) (Claims, *Error) {
 		return Claims{}, refusal(err)
 	}
 	return Claims{Subject: set.sub}, nil
+}
+
+// unless is how a token ends that no known key is good for: refused, unless keys are still to come. Its bearer has to hear then that he should try
+// again, as he would throw away a token that is called bad.
+func (v *Verifier) unless(algorithm string, refused *Error) *Error {
+	if v.keys.Pending(algorithm) {
+		return errPending
+	}
+	return refused
 }
 
 // methods are the only ones there are; each takes only keys of its own Go type.

@@ -235,6 +235,8 @@ func (s idSource) Key(algorithm, id string) (any, bool) {
 	return k, ok
 }
 
+func (s idSource) Pending(string) bool { return false }
+
 func TestKeySourceGetsTheID(t *testing.T) {
 	rsaKey := testKeys()[RS256].(*rsa.PrivateKey)
 	v := newVerifier(t, Config{Keys: idSource{
