@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -230,70 +229,6 @@ func TestAWithdrawnWishIsNoReasonToLoad(t *testing.T) {
 	if outcome, err := l.plan(l.keeper().Loader(), layout); err != nil || outcome != NotDue || l.epoch(layout) != epoch {
 		t.Errorf("%v, %v", outcome, err)
 	}
-}
-
-// TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss: with a deadline of an hour it ends if it does not wait.
-func TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss(t *testing.T) {
-	everywhere(t, func(t *testing.T, l *lab) {
-		l.write()
-		patient := func(s *stepper) *Loader {
-			cfg := l.config()
-			cfg.Stock, cfg.Ledger, cfg.Offsets, cfg.RecordDeadline, cfg.GiveUp = s, s, s, time.Hour, 2*time.Hour
-			loader, err := NewLoader(cfg)
-			l.must(err)
-			return loader
-		}
-		layout := l.sale(20, 3)
-		l.wish(layout, 4, -1)
-		l.planned(patient(l.stepper()), layout)
-
-		for what, lose := range map[string]func(layout shard.Layout){
-			"a wiped server": func(shard.Layout) { l.redis("FLUSHALL") },
-			"a lost outbox": func(layout shard.Layout) {
-				for n := range layout.Shards {
-					l.redis("DEL", key(layout, n, "pending"))
-				}
-			},
-			"another server": func(layout shard.Layout) {
-				l.redis("HSET", key(layout, 0, "meta"), "server", strings.Repeat("a", 40)+" "+strings.Repeat("b", 40))
-			},
-		} {
-			if what == "another server" && l.inProcess {
-				continue // it has no identity
-			}
-			for _, step := range []string{"before fence 1", "before outbox 1"} {
-				t.Run(what+" "+step, func(t *testing.T) {
-					// One shard, before and after: of several, the outboxes that are read beside the one where the loader is stopped would be empty by then.
-					layout := l.sale(20, 1)
-					l.buy(l.gateway(dead{}), layout, "1", 1)
-					l.wish(layout, 0, 19)
-					s := l.stepper()
-					ctx, cancel := context.WithCancel(l.ctx)
-					defer cancel()
-					done := l.stopsAt(s, step, func() <-chan loadResult {
-						return l.beginAs(patient(s), layout, func(loader *Loader, layout shard.Layout) (Outcome, error) { return loader.Plan(ctx, layout.Item) })
-					})
-					lose(layout)
-					close(s.wake)
-					// When it has found that it has to wait it asks nobody any more, but has not drained either.
-					devtest.Eventually(t, timeout, func() bool {
-						s.mu.Lock()
-						defer s.mu.Unlock()
-						last := s.seen[len(s.seen)-1]
-						return slices.Contains(s.seen, "behind outbox 1") && (last == "behind read 4" || last == "behind servers 2" && what == "another server")
-					}, "the loader waits for the deadline")
-					select {
-					case r := <-done:
-						t.Errorf("it has ended: %+v", r)
-					default:
-					}
-					cancel()
-					<-done
-					l.exec(`UPDATE flash_sale_item SET retired_at = now() WHERE id = $1`, layout.Item)
-				})
-			}
-		}
-	})
 }
 
 // TestLoaderOfAnotherLayoutStoppedAtEveryStep stops a loader that makes an item smaller, or larger, at each of its steps; another one finishes, is

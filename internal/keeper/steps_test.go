@@ -27,6 +27,7 @@ type stepper struct {
 	at      string        // the step to stop at
 	stopped chan struct{} // closed when it has stopped
 	wake    chan struct{}
+	do      map[string]func() // what happens at other steps
 
 	renewal sync.Mutex // held while a lease is being renewed
 }
@@ -64,6 +65,9 @@ func (s *stepper) meet(call string, behind bool) {
 		close(s.stopped)
 	}
 	s.mu.Unlock()
+	if do := s.do[name]; do != nil {
+		do()
+	}
 	if stop {
 		<-s.wake
 	}

@@ -3,6 +3,8 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,12 +88,19 @@ func (s *story) step(name string) {
 			gateway = l.gateway(dead{})
 		}
 		user := fmt.Sprint(rapid.IntRange(0, 5).Draw(s.T, "user"))
-		ctx, cancel := context.WithTimeout(l.ctx, timeout)
+		patience := timeout
+		if slices.Contains(slices.Collect(maps.Values(s.users)), user) {
+			// Who holds units waits for half a record deadline while the wire holds his event, and need not here.
+			patience = 50 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, patience)
 		defer cancel()
 		res := gateway.Reserve(ctx, s.layout, l.request(s.layout, user, rapid.Int64Range(1, 2).Draw(s.T, "quantity")))
-		if res.Outcome == sale.Reserved {
+		if res.Outcome == sale.Reserved || res.Outcome == sale.Unknown {
 			s.orders = append(s.orders, res.OrderID)
 			s.users[res.OrderID] = user
+		}
+		if res.Outcome == sale.Reserved {
 			s.answered[res.OrderID] = res.Acked
 		}
 	case "consume":

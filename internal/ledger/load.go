@@ -153,10 +153,13 @@ RETURNING old.item, to_jsonb(i)`, item, token, shards, quantity, w.Refused).
 	return snap, true, nil
 }
 
+// liveOf finds the live orders of item $1. Those of all items are as many as were ever sold and not yet purged; the limit key leads to one item's,
+// or one sale's.
+const liveOf = `limit_key = (SELECT limit_key FROM flash_sale_item WHERE id = $1) AND item_id = $1 AND status IN ('PENDING', 'PAID')`
+
 func liveMarks(ctx context.Context, tx Tx, item int64) (map[string]sale.Mark, error) {
 	rows, err := tx.Query(ctx, `
-SELECT user_id, id, quantity, price::text, currency, reserved_at, key_hash FROM flash_sale_order
-WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, item)
+SELECT user_id, id, quantity, price::text, currency, reserved_at, key_hash FROM flash_sale_order WHERE `+liveOf, item)
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,43 @@ func TestPlansStayGoodWhileTablesFill(t *testing.T) {
 	}
 }
 
+// A load reads the live orders of its item, and holds its row meanwhile; the reconciliation reads them every minute. Those of other items, which
+// are as many as were ever paid, cost neither anything.
+func TestALoadReadsTheOrdersOfItsItemAlone(t *testing.T) {
+	l := newLab(t, "pool_max_conns=1")
+	const batches, size = 20, 250
+	s := l.create(aSale(batches*size, 10))
+	full, small := s.Items[0].ID, s.Items[1].ID
+	l.exec(`ALTER TABLE flash_sale_order SET (autovacuum_enabled = off)`)
+	for b := range batches {
+		var events []sale.Event
+		for i := range size {
+			events = append(events, reserved(full, fmt.Sprint(b, "-", i)))
+		}
+		l.write(events...)
+	}
+	l.write(reserved(small, "a"), reserved(small, "b"))
+	token, ok, err := l.ClaimLoad(t.Context(), small)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	for name, read := range map[string]func() (int, error){
+		"snapshot": func() (int, error) { s, _, err := l.Snapshot(t.Context(), small, token); return len(s.Marks), err },
+		"totals":   func() (int, error) { totals, _, err := l.Totals(t.Context(), small); return int(totals.Live), err },
+		"books":    func() (int, error) { b, _, err := l.Books(t.Context(), small, nil); return len(b.Live), err },
+	} {
+		entries, scans := l.entriesRead("flash_sale_order")
+		n, err := read()
+		if err != nil || n != 2 {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+		more, again := l.entriesRead("flash_sale_order")
+		if again > scans || more-entries > 20 {
+			t.Errorf("%s: %d scans of the whole table, %d index entries read", name, again-scans, more-entries)
+		}
+	}
+}
+
 // useEverything calls what is called for single orders, and by people, and by relays: a is cancelled, b expires, c is paid.
 func useEverything(t *testing.T, l *lab, a, b, c sale.Event) {
 	ctx := t.Context()

@@ -50,7 +50,7 @@ func readBooks(ctx context.Context, tx pgx.Tx, it sale.Item, asked []sale.OrderI
 	if err != nil {
 		return Books{}, err
 	}
-	rows, _ := tx.Query(ctx, `SELECT id, user_id, quantity FROM flash_sale_order WHERE item_id = $1 AND status IN ('PENDING', 'PAID')`, it.ID)
+	rows, _ := tx.Query(ctx, `SELECT id, user_id, quantity FROM flash_sale_order WHERE `+liveOf, it.ID)
 	b.Live, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o LiveOrder, err error) {
 		err = row.Scan((*[16]byte)(&o.ID), &o.UserID, &o.Quantity)
 		return o, err
@@ -124,7 +124,7 @@ func (db *DB) Totals(ctx context.Context, item int64) (t Totals, ok bool, err er
 	ok, err = db.atOneInstant(ctx, item, func(ctx context.Context, tx pgx.Tx, it sale.Item) error {
 		t.Item = it
 		return tx.QueryRow(ctx, `
-SELECT (SELECT count(*) FROM flash_sale_order WHERE item_id = $1 AND status IN ('PENDING', 'PAID')),
+SELECT (SELECT count(*) FROM flash_sale_order WHERE `+liveOf+`),
        (SELECT count(*) FROM flash_sale_correction WHERE item_id = $1)`, item).Scan(&t.Live, &t.Owing)
 	})
 	if err != nil {

@@ -63,15 +63,18 @@ func updateItem(ctx context.Context, tx Tx, id int64, patch ItemPatch, change uu
 	case patch.Quantity != nil && *patch.Quantity > sale.MaxQuantity:
 		return 0, 0, ErrTooMany
 	}
+	if done, err := happened(ctx, tx, change); err != nil || done {
+		if err == nil {
+			wish, err = patch.wished(ctx, tx, change)
+		}
+		return wish, Patched, err
+	}
 	want, err := patch.wish(ctx, tx, it)
 	if err != nil {
 		return 0, 0, err
 	}
 	if patch.Shards != nil && want.Shards != 0 || patch.Quantity != nil && want.Reduction != 0 {
 		wish = want.Number
-	}
-	if done, err := happened(ctx, tx, change); err != nil || done {
-		return wish, Patched, err
 	}
 	if patch.Quantity != nil && *patch.Quantity < it.sold {
 		return 0, BelowSold, nil
@@ -134,4 +137,15 @@ func (p ItemPatch) wish(ctx context.Context, tx Tx, it lockedItem) (Wish, error)
 		want.Number++
 	}
 	return want, nil
+}
+
+// wished is the number of the wish that an earlier attempt of the change wrote down for the patch, 0 for none. The item may have changed since.
+func (p ItemPatch) wished(ctx context.Context, tx Tx, change uuid.UUID) (wish int64, err error) {
+	err = tx.QueryRow(ctx, `
+SELECT CASE WHEN $2 AND after->>'wanted_shards' IS NOT NULL OR $3 AND after->>'wanted_reduction' IS NOT NULL THEN (after->>'wish')::bigint ELSE 0 END
+FROM flash_sale_audit WHERE change_id = $1 AND what = $4`, [16]byte(change), p.Shards != nil, p.Quantity != nil, changeUpdateItem).Scan(&wish)
+	if err != nil {
+		return 0, fmt.Errorf("read the wish of an earlier attempt: %w", err)
+	}
+	return wish, nil
 }

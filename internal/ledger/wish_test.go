@@ -1,11 +1,15 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // wish changes an item, and returns the number of its wish.
@@ -226,5 +230,45 @@ SELECT coalesce(sum((before->>'wanted_reduction')::bigint), 0)::bigint FROM flas
 	added := lookup[int64](l, `SELECT coalesce(sum(delta), 0)::bigint FROM flash_sale_event`)
 	if quantity := lookup[int64](l, `SELECT quantity FROM flash_sale_item`); quantity != 1000+added-reduced || reduced != asked {
 		t.Errorf("quantity %d: added %d, reduced by %d of %d", quantity, added, reduced, asked)
+	}
+}
+
+// The reply to COMMIT is lost, and before the next attempt the item changes: what is returned is the wish that was written down, whatever the same
+// patch would come to now.
+func TestAWishWhoseCommitWentUnheard(t *testing.T) {
+	for name, c := range map[string]struct {
+		patch   ItemPatch
+		between func(l *lab, id int64)
+		want    int64
+	}{
+		"units are added": {ItemPatch{Quantity: to[int64](80)}, func(l *lab, id int64) {
+			if _, err := l.Restock(l.tb.Context(), id, 7, ""); err != nil {
+				l.tb.Error(err)
+			}
+		}, 1},
+		"it is carried out": {ItemPatch{Shards: to(4)}, func(l *lab, id int64) { l.load(id) }, 1},
+		"it was no wish, and would be one now": {ItemPatch{Shards: to(13), Paused: to(true)}, func(l *lab, id int64) {
+			l.wish(id, ItemPatch{Shards: to(5)})
+			l.load(id)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			id := l.item(100)
+			l.load(id)
+			db := l.open()
+			breakWith(db, faults{commit: func(ctx context.Context, n int, tx pgx.Tx) error {
+				err := tx.Commit(ctx)
+				if n > 1 || err != nil {
+					return err
+				}
+				c.between(l, id)
+				return io.ErrUnexpectedEOF
+			}})
+			got, outcome, err := db.UpdateItem(t.Context(), id, c.patch)
+			if err != nil || outcome != Patched || got.Wish != c.want {
+				t.Errorf("wish %d, want %d; %v, %v", got.Wish, c.want, outcome, err)
+			}
+		})
 	}
 }

@@ -1,0 +1,203 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flashgate/internal/devstack"
+	"flashgate/internal/devstack/devtest"
+	"flashgate/internal/ledger"
+	"flashgate/shard"
+)
+
+// TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss: with a deadline of an hour it ends if it does not wait.
+func TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss(t *testing.T) {
+	everywhere(t, func(t *testing.T, l *lab) {
+		l.write()
+		patient := func(s *stepper) *Loader {
+			cfg := l.config()
+			cfg.Stock, cfg.Ledger, cfg.Offsets, cfg.RecordDeadline, cfg.GiveUp = s, s, s, time.Hour, 2*time.Hour
+			loader, err := NewLoader(cfg)
+			l.must(err)
+			return loader
+		}
+		layout := l.sale(20, 3)
+		l.wish(layout, 4, -1)
+		l.planned(patient(l.stepper()), layout)
+
+		for what, lose := range map[string]func(layout shard.Layout){
+			"a wiped server": func(shard.Layout) { l.redis("FLUSHALL") },
+			"a lost outbox": func(layout shard.Layout) {
+				for n := range layout.Shards {
+					l.redis("DEL", key(layout, n, "pending"))
+				}
+			},
+			"another server": func(layout shard.Layout) {
+				l.redis("HSET", key(layout, 0, "meta"), "server", strings.Repeat("a", 40)+" "+strings.Repeat("b", 40))
+			},
+		} {
+			if what == "another server" && l.inProcess {
+				continue // it has no identity
+			}
+			for _, step := range []string{"before fence 1", "before outbox 1"} {
+				t.Run(what+" "+step, func(t *testing.T) {
+					// One shard, before and after: of several, the outboxes that are read beside the one where the loader is stopped would be empty by then.
+					layout := l.sale(20, 1)
+					l.buy(l.gateway(dead{}), layout, "1", 1)
+					l.wish(layout, 0, 19)
+					s := l.stepper()
+					ctx, cancel := context.WithCancel(l.ctx)
+					defer cancel()
+					done := l.stopsAt(s, step, func() <-chan loadResult {
+						return l.beginAs(patient(s), layout, func(loader *Loader, layout shard.Layout) (Outcome, error) { return loader.Plan(ctx, layout.Item) })
+					})
+					lose(layout)
+					close(s.wake)
+					// When it has found that it has to wait it asks nobody any more, but has not drained either.
+					devtest.Eventually(t, timeout, func() bool {
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						last := s.seen[len(s.seen)-1]
+						return slices.Contains(s.seen, "behind outbox 1") && (last == "behind read 4" || last == "behind servers 2" && what == "another server")
+					}, "the loader waits for the deadline")
+					select {
+					case r := <-done:
+						t.Errorf("it has ended: %+v", r)
+					default:
+					}
+					cancel()
+					<-done
+					l.exec(`UPDATE flash_sale_item SET retired_at = now() WHERE id = $1`, layout.Item)
+				})
+			}
+		}
+	})
+}
+
+// TestPromotedReplicaInAPlannedLoad has the server forget, at a step of a load that changes the layout and takes units away, everything since an earlier
+// one, as the promotion of a replica does that was behind.
+func TestPromotedReplicaInAPlannedLoad(t *testing.T) {
+	// A master usually waits 5 s for other replicas before it feeds one.
+	atOnce := []string{"--repl-diskless-sync-delay", "0"}
+	p := &promotion{server: devtest.Redis(t, atOnce...), replica: devtest.Redis(t, atOnce...)}
+	p.lab = newLabAt(t, onReal, p.server.URL())
+	p.write()
+	const begin, end = "before item 1", "behind end load 1"
+	for _, c := range []struct{ from, to string }{
+		{"before claim 1", begin}, {"before fence 1", begin}, {"before outbox 1", begin}, {"before read 4", begin}, {"before servers 2", begin},
+		{"before snapshot 1", begin}, {"before vacate 1", begin}, {"before load 1", begin}, {"before end load 1", begin}, {end, begin},
+		// The replica has the fences, or shards that were emptied, and lacks what came then.
+		{"before snapshot 1", "before outbox 1"}, {"before end load 1", "before snapshot 1"}, {"before end load 1", "before load 1"}, {end, "before load 1"},
+	} {
+		for name, shards := range map[string]int{"fewer": 1, "more": 5} {
+			if c.from == "before vacate 1" && name == "more" {
+				continue // nothing is left over
+			}
+			t.Run(name+", "+c.from+" back to "+c.to, func(t *testing.T) {
+				crowd := p.crowd(t)
+				p.wish(crowd.layout, shards, 9)
+				promoted := false
+				s := p.stepper()
+				s.do = map[string]func(){
+					c.to: func() { p.follow(); crowd.sell() },
+					c.from: func() {
+						crowd.follow()
+						crowd.sell()
+						p.promote()
+						promoted = true
+					},
+				}
+				if _, err := p.plan(p.stepping(s), crowd.layout); err != nil {
+					t.Logf("the loader: %v", err)
+				}
+				if !promoted {
+					t.Fatalf("the loader did not get to %q, only to %v", c.from, s.seen)
+				}
+				k := p.keeper()
+				stop := p.runKeeper(k)
+				p.noWish(crowd.layout)
+				stop()
+				crowd.follow()
+				crowd.sell()
+				crowd.quantity = 9
+				crowd.check(k)
+				if crowd.layout.Shards != shards {
+					t.Errorf("%d shards, want %d", crowd.layout.Shards, shards)
+				}
+			})
+		}
+	}
+}
+
+// promotion is a server, and a replica that stops following at some time.
+type promotion struct {
+	*lab
+	server, replica *devstack.Redis
+}
+
+// follow makes the replica what it will be when it is promoted.
+func (p *promotion) follow() {
+	p.Helper()
+	p.must(p.replica.Follow(p.ctx, p.server))
+	p.must(p.replica.CatchUp(p.ctx, p.server))
+	p.must(p.replica.Promote(p.ctx))
+}
+
+// promote puts the replica in the place of the server.
+func (p *promotion) promote() {
+	p.Helper()
+	p.must(p.server.Follow(p.ctx, p.replica))
+	p.must(p.server.Promote(p.ctx))
+}
+
+// TestLostAnswerToTheCommitOfAWish: the snapshot that carries out a wish is in the database, and its loader does not hear of it.
+func TestLostAnswerToTheCommitOfAWish(t *testing.T) {
+	everywhere(t, func(t *testing.T, l *lab) {
+		l.write()
+		c := l.crowd(t)
+		l.wish(c.layout, 5, 7)
+		cfg := l.config()
+		cfg.Ledger = &lostCommit{Ledger: l.db}
+		loader, err := NewLoader(cfg)
+		l.must(err)
+		if outcome, err := l.plan(loader, c.layout); !errors.Is(err, errCommit) {
+			t.Fatalf("%v, %v", outcome, err)
+		}
+		if w, err := l.db.Wish(l.ctx, c.layout.Item); err != nil || w.Open() {
+			t.Fatalf("the wish is still open: %+v, %v", w, err)
+		}
+		c.follow()
+		c.sell()
+		k := l.keeper()
+		if outcome, err := k.Loader().Load(l.ctx, c.layout.Item, "test"); err != nil || outcome != Loaded {
+			t.Fatalf("load: %v, %v", outcome, err)
+		}
+		c.sell()
+		c.quantity = 7
+		c.check(k)
+		if c.layout.Shards != 5 {
+			t.Errorf("%d shards", c.layout.Shards)
+		}
+	})
+}
+
+// lostCommit is a database whose answer to the first snapshot is lost.
+type lostCommit struct {
+	Ledger
+	lost bool
+}
+
+var errCommit = errors.New("connection reset")
+
+func (d *lostCommit) Snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error) {
+	snapshot, ok, err := d.Ledger.Snapshot(ctx, item, token)
+	if d.lost || err != nil || !ok {
+		return snapshot, ok, err
+	}
+	d.lost = true
+	return ledger.Snapshot{}, false, errCommit
+}
