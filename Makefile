@@ -63,7 +63,7 @@ race: ## run the tests COUNT times over under the race detector (PKG, RUN)
 	go test -race -shuffle=on -count $(COUNT) -timeout 1h -p $(JOBS) -run '$(RUN)' $(PKG)
 
 .PHONY: heal
-heal: ## the tests of the README's failure table in full size, five to eight minutes (RUN)
+heal: ## the tests of the README's failure table in full size, seven to ten minutes (RUN)
 	@deploy/install.sh test
 	FLASHGATE_TEST_LARGE=1 go test -race -count=1 -v -timeout 1h -run '$(if $(filter .,$(RUN)),^TestHeal,$(RUN))' ./internal/e2e
 

@@ -44,6 +44,10 @@ type Config struct {
 	Ledger      Ledger
 	DeadLetters DeadLetters
 
+	// InstanceID makes this a static member of the group (KIP-345): a process that was killed and comes back under the same id within SessionTimeout
+	// gets its partitions back at once, and the others notice nothing; without one it is a new member, and the old one keeps its partitions until
+	// its session ends. Each process that runs at the same time needs its own: of two with the same, the one that came last writes. Empty: none.
+	InstanceID string
 	// BatchSize is the most records of one transaction. Default 1,000: larger ones gain little, and hold the row of an item for longer.
 	BatchSize int
 	// SessionTimeout is how long the group waits for a sign of life before it gives a member's partitions to others. Default 6 s, the least that
@@ -95,6 +99,8 @@ func (c Config) Validate() error {
 		return errors.New("ledger: is missing")
 	case c.DeadLetters == nil:
 		return errors.New("dead letters: are missing")
+	case c.InstanceID != "" && broker.CheckInstanceID(c.InstanceID) != nil:
+		return fmt.Errorf("instance id: %q %w", c.InstanceID, broker.CheckInstanceID(c.InstanceID))
 	case c.BatchSize < 1:
 		return fmt.Errorf("batch size: %d is less than 1", c.BatchSize)
 	case c.SessionTimeout < time.Second:

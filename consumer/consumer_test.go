@@ -82,10 +82,13 @@ func TestRedelivery(t *testing.T) {
 }
 
 // The topics are made after the consumer was started, and later made anew.
-func TestTopicsComeAndGo(t *testing.T) {
+func TestTopicsComeAndGo(t *testing.T)              { comeAndGo(t, "") }
+func TestTopicsComeAndGoForAnInstance(t *testing.T) { comeAndGo(t, "writer-0") }
+
+func comeAndGo(t *testing.T, id string) {
 	brokertest.EachBare(t, func(t *testing.T, s *brokertest.Server) {
 		l := newLab(t, s, devtest.DatabaseLike(t, "ledger", ledger.Migrate))
-		w := l.start()
+		w := l.start(func(c *consumer.Config) { c.InstanceID = id })
 		if err := w.Healthy(brokertest.Context(t)); err == nil {
 			t.Log("healthy without a topic: it is a member with no partitions")
 		}
@@ -203,6 +206,7 @@ func TestConfigValidate(t *testing.T) {
 		"no dead letters": func(c *consumer.Config) { c.DeadLetters = nil },
 		"no brokers":      func(c *consumer.Config) { c.Broker.Brokers = nil },
 		"batch size":      func(c *consumer.Config) { c.BatchSize = -1 },
+		"instance id":     func(c *consumer.Config) { c.InstanceID = "pod/1" },
 		"session":         func(c *consumer.Config) { c.SessionTimeout = time.Millisecond },
 		"write timeout":   func(c *consumer.Config) { c.WriteTimeout = -1 },
 		"stop timeout":    func(c *consumer.Config) { c.StopTimeout = -1 },

@@ -13,6 +13,7 @@
 //
 //	consumer.go   Config, New, Run
 //	session.go    one life of a group member: poll, handle, commit, leave
+//	instance.go   leaving as a static member      orphans.go  partitions that nobody reads
 //	write.go      a batch into the ledger: waiting out the database, finding the events that it refuses
 //	letters.go    dead letters, and the reservations that they end
 //	assignment.go which partitions are ours, and how far each has come

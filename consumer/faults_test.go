@@ -17,13 +17,20 @@ import (
 	"flashgate/internal/sale"
 )
 
+// child is an order writer in a process of its own, not started yet.
+func (l *lab) child(environ ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childBrokers+"="+strings.Join(l.Config.Brokers, ","), childGroup+"="+l.Config.Group, childLedger+"="+l.dsn)
+	cmd.Env = append(cmd.Env, environ...)
+	return cmd
+}
+
 // A consumer process is killed between the commit of the database and the commit of the offsets.
 func TestKilledBetweenCommits(t *testing.T) {
 	each(t, func(l *lab) {
 		events := l.events(100)
 		l.send(events)
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childBrokers+"="+strings.Join(l.Config.Brokers, ","), childGroup+"="+l.Config.Group, childLedger+"="+l.dsn)
+		cmd := l.child()
 		var output strings.Builder
 		cmd.Stdout, cmd.Stderr = &output, &output
 		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != -1 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -23,6 +24,7 @@ const (
 type health struct {
 	mu       sync.Mutex
 	member   bool
+	fenced   bool      // another process has joined under our id
 	kept     time.Time // the group's coordinator answered a heartbeat, or the end of a rebalance
 	polled   time.Time
 	answered time.Time
@@ -30,26 +32,29 @@ type health struct {
 }
 
 // clock is a hook of the client that notes answers, and the end of a membership.
-type clock struct {
-	health *health
-	now    func() time.Time
-}
+type clock struct{ *Consumer }
 
 // OnBrokerRead implements kgo.HookBrokerRead.
 func (c clock) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	if err != nil {
 		return
 	}
-	c.health.note(&c.health.answered, c.now())
+	c.health.note(&c.health.answered, c.cfg.Now())
 	switch kmsg.Key(key) {
 	case kmsg.Heartbeat, kmsg.SyncGroup:
 		// A request to join is not among them: it is answered when every other member has come, which may take most of a minute.
-		c.health.note(&c.health.kept, c.now())
+		c.health.note(&c.health.kept, c.cfg.Now())
 	}
 }
 
-// OnGroupManageError implements kgo.HookGroupManageError: the group does not know this member any more, or there is no way to ask it.
-func (c clock) OnGroupManageError(error) { c.health.left() }
+// OnGroupManageError implements kgo.HookGroupManageError: the group does not know this member any more, there is no way to ask it, or another process
+// has joined under the same id. After the last the client asks again and again, with growing waits, as the member that it was: it does not put the
+// other one out, and takes its place when that one has left or its session has ended.
+func (c clock) OnGroupManageError(err error) {
+	if c.health.left(errors.Is(err, kerr.FencedInstanceID)) {
+		c.cfg.Logger.Error("another process uses the same consumer id; this one writes no orders until that one has gone", "id", c.cfg.InstanceID)
+	}
+}
 
 // note sets one of the times of h.
 func (h *health) note(what *time.Time, now time.Time) {
@@ -61,13 +66,23 @@ func (h *health) note(what *time.Time, now time.Time) {
 func (h *health) joined() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.member = true
+	h.member, h.fenced = true, false
 }
 
-func (h *health) left() {
+// left reports whether it is news that another process has our place.
+func (h *health) left(fenced bool) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.member = false
+	news = fenced && !h.fenced
+	h.fenced = h.fenced || fenced // until we are a member again
+	return news
+}
+
+func (h *health) isFenced() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fenced
 }
 
 // Healthy returns what keeps this order writer from working, nil for nothing: it is a member of the group (with or without partitions, as there may
@@ -76,10 +91,12 @@ func (h *health) left() {
 func (c *Consumer) Healthy(ctx context.Context) error {
 	h := &c.health
 	h.mu.Lock()
-	member, kept, polled, answered, stored := h.member, h.kept, h.polled, h.answered, h.stored
+	member, fenced, kept, polled, answered, stored := h.member, h.fenced, h.kept, h.polled, h.answered, h.stored
 	h.mu.Unlock()
 	now := c.cfg.Now()
 	switch {
+	case fenced:
+		return fmt.Errorf("another process uses the same consumer id, %q, and has the place of this order writer in its consumer group", c.cfg.InstanceID)
 	case !member:
 		return errors.New("the order writer is not a member of its consumer group yet")
 	case now.Sub(kept) > max(silentFor, c.cfg.SessionTimeout):

@@ -13,8 +13,8 @@ import (
 // nothing is fetched.
 const lagEvery = 5 * time.Second
 
-// watchLag measures until stop is called or ctx ends; stop waits for the end.
-func (s *session) watchLag(ctx context.Context) (stop func()) {
+// watchGroup measures the lag, and looks after partitions that nobody reads, until stop is called or ctx ends; stop waits for the end.
+func (s *session) watchGroup(ctx context.Context) (stop func()) {
 	admin, err := broker.NewAdmin(s.cfg.Broker)
 	if err != nil {
 		return func() {} // cannot be: the session's own client was made from the same settings
@@ -23,8 +23,10 @@ func (s *session) watchLag(ctx context.Context) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer admin.Close()
+		var unowned orphans
 		for pause.For(ctx, lagEvery) {
 			s.measureLag(ctx, admin)
+			unowned.look(ctx, s, admin)
 		}
 	})
 	return func() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"flashgate/consumer"
 	"flashgate/internal/broker"
@@ -20,6 +21,9 @@ const (
 	childBrokers = "CONSUMER_TEST_BROKERS"
 	childGroup   = "CONSUMER_TEST_GROUP"
 	childLedger  = "CONSUMER_TEST_LEDGER"
+	// With an id it is a static member, and works until it is killed.
+	childInstance = "CONSUMER_TEST_INSTANCE"
+	childSession  = "CONSUMER_TEST_SESSION"
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +34,8 @@ func TestMain(m *testing.M) {
 	devtest.Main(m)
 }
 
-// child is an order writer that is killed the moment the database has committed its first batch, before the offsets are committed.
+// child is an order writer that is killed the moment the database has committed its first batch, before the offsets are committed; with an id, one
+// that only others kill.
 func child(ctx context.Context) error {
 	cfg := broker.Config{Brokers: strings.Split(os.Getenv(childBrokers), ","), Group: os.Getenv(childGroup)}
 	db, err := ledger.Open(ctx, ledger.Config{URL: os.Getenv(childLedger)})
@@ -41,7 +46,14 @@ func child(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := consumer.New(consumer.Config{Broker: cfg, Ledger: suicidal{db}, DeadLetters: producer, SessionTimeout: shortSession})
+	settings := consumer.Config{Broker: cfg, Ledger: suicidal{db}, DeadLetters: producer, SessionTimeout: shortSession}
+	if id := os.Getenv(childInstance); id != "" {
+		settings.InstanceID, settings.Ledger = id, db
+		if settings.SessionTimeout, err = time.ParseDuration(os.Getenv(childSession)); err != nil {
+			return err
+		}
+	}
+	c, err := consumer.New(settings)
 	if err != nil {
 		return err
 	}

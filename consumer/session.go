@@ -59,8 +59,11 @@ func (c *Consumer) join() (*session, error) {
 		kgo.OnPartitionsAssigned(s.assigned),
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.revoked),
-		kgo.WithHooks(clock{&c.health, c.cfg.Now}),
+		kgo.WithHooks(clock{c}),
 	)
+	if c.cfg.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(c.cfg.InstanceID))
+	}
 	if s.client, err = kgo.NewClient(opts...); err != nil {
 		return nil, fmt.Errorf("make the Kafka consumer: %w", err)
 	}
@@ -88,7 +91,7 @@ func (s *session) revoked(_ context.Context, client *kgo.Client, topics map[stri
 
 // run works until ctx ends, or until the client has become useless. work is the context of the batch in hand.
 func (s *session) run(ctx, work context.Context) {
-	stop := s.watchLag(ctx)
+	stop := s.watchGroup(ctx)
 	defer stop()
 	for ctx.Err() == nil {
 		fetches := s.poll(ctx)
@@ -118,6 +121,8 @@ func (s *session) report(ctx context.Context, fetches kgo.Fetches) (useless bool
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
 			return // nothing came, or we are stopping
+		case errors.Is(err, kerr.FencedInstanceID):
+			return // which the hook of the client has said
 		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kgo.ErrClientClosed):
 			useless = true
 		}
@@ -195,7 +200,11 @@ func (s *session) leave(work context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if err := s.client.LeaveGroupContext(ctx); err != nil {
+	err := s.client.LeaveGroupContext(ctx)
+	if err == nil && s.cfg.InstanceID != "" {
+		err = s.leaveAsInstance(ctx)
+	}
+	if err != nil {
 		s.cfg.Logger.Warn("cannot leave the consumer group; it notices when the session times out", "error", err)
 	}
 	s.client.CloseAllowingRebalance()

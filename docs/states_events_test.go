@@ -99,7 +99,7 @@ func sellOut(t *testing.T, d *desk, o *anOrder) string {
 }
 
 func loadAnew(t *testing.T, d *desk, o *anOrder) string {
-	token, ok, err := d.ClaimLoad(t.Context(), o.event.ItemID)
+	token, ok, err := d.ClaimLoad(t.Context(), o.event.ItemID, 0)
 	must(t, err)
 	if ok {
 		_, ok, err = d.Snapshot(t.Context(), o.event.ItemID, token)

@@ -28,19 +28,6 @@ type itemState struct {
 	late atomic.Pointer[lateWinners]
 }
 
-// endedWinners is the set of those who are known to have bought when the sale has ended, nil where nothing is known of this end. complete says that
-// nobody else has: until then everybody who has a token may be a winner. A retired item has none.
-func (e *entry) endedWinners() (winners *winnerSet, complete bool) {
-	if !e.item.RetiredAt.IsZero() {
-		return noWinners, true
-	}
-	// A sale that was extended has had another end, and winners since.
-	if late := e.state.late.Load(); late != nil && late.ends.Equal(e.item.EndsAt) {
-		return late.set, late.complete
-	}
-	return nil, false
-}
-
 // items is one reading of the catalogue. Immutable.
 type items struct {
 	byID   map[int64]*entry

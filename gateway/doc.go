@@ -7,7 +7,7 @@
 //   - gateway.go, listener.go, connections.go: building, serving; the limit on connections, and which ones there are. drain.go: stopping.
 //   - handler.go, route.go: from the bytes of a request line to one of seven routes. purchase.go has the order of the checks.
 //   - reserve.go: asking for units and waiting for the broker, within the request timeout whatever hangs (within.go).
-//   - flag.go, winners.go: the sold-out flag and the set of those who may not be told "sold out"; watch.go keeps both true.
+//   - flag.go, winners.go: the sold-out flag and the set of those who may not be told "sold out"; watch.go keeps both true. late.go: the winners of what has ended.
 //   - look.go: what happens to a request that may come from a winner, or asks for more than one user may have.
 //   - catalogue.go: the items, re-read every second.
 //   - item.go, orders.go, cancel.go, health.go: the other routes; lookup.go has their calls to Redis and the database, rowlook.go what is said

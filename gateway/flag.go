@@ -131,7 +131,7 @@ func (g *Gateway) prove(e *entry, f *flag) bool {
 	if !proof.Empty() {
 		return false
 	}
-	winners, err := g.fetchWinners(ctx, &e.item)
+	winners, _, err := g.fetchWinners(ctx, &e.item)
 	if err != nil {
 		g.warnUnlessStopping("set sold-out flag", "item", e.item.ID, "error", err)
 		return false
@@ -184,7 +184,7 @@ func (g *Gateway) reprove(e *entry) {
 	next.proof, next.until, next.missed = r.Next, r.Next.At().Add(flagAge), false
 	if r.BuyersChanged {
 		// Read after the version that is in r.Next: who changes the buyers from here on is seen by the next comparison.
-		winners, err := g.fetchWinners(ctx, &e.item)
+		winners, _, err := g.fetchWinners(ctx, &e.item)
 		switch {
 		case err == nil:
 			next.winners = winners

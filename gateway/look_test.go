@@ -356,10 +356,10 @@ func TestEndClearsFlag(t *testing.T) {
 
 func TestWinnerSet(t *testing.T) {
 	g := &Gateway{ports: Ports{Zero: &world{buyers: []string{"b", "a", "c", "a"}}}}
-	set, err := g.fetchWinners(t.Context(), &sale.Item{})
+	set, epoch, err := g.fetchWinners(t.Context(), &sale.Item{Epoch: 7})
 	must(t, err)
-	if len(set.hashes) != 3 {
-		t.Errorf("%d hashes", len(set.hashes))
+	if len(set.hashes) != 3 || epoch != 7 {
+		t.Errorf("%d hashes of epoch %d", len(set.hashes), epoch)
 	}
 	for _, user := range []string{"a", "b", "c"} {
 		if !set.has(sale.HashUser(user)) {

@@ -81,9 +81,14 @@ type Zero interface {
 	Prove(ctx context.Context, item *sale.Item) (Proof, error)
 	// Reprove takes one reading and compares it with last.
 	Reprove(ctx context.Context, item *sale.Item, last Proof) (Reproof, error)
-	// Buyers calls yield with every user who has a mark. On an error the users so far are not all.
-	Buyers(ctx context.Context, item *sale.Item, yield func(user string)) error
+	// Buyers calls yield with every user who has a mark, and returns the epoch of the load whose marks they are: every shard has its stock and all of its
+	// marks, in the layout of the item, and all are of that one load. Everything else is an error, ErrUnknownStock where a load is all that is needed;
+	// the users so far are nobody's buyers then.
+	Buyers(ctx context.Context, item *sale.Item, yield func(user string)) (epoch int64, err error)
 }
+
+// ErrUnknownStock is what Zero.Buyers returns for an item that is not loaded, or not in the layout that the caller knows.
+var ErrUnknownStock = errors.New("the stock is unknown")
 
 // ErrWrongLayout is what Marks returns when the item has another number of shards by now.
 var ErrWrongLayout = errors.New("the item has another number of shards")

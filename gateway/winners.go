@@ -32,14 +32,15 @@ func (w *winnerSet) has(hash uint64) bool {
 // empty reports whether certainly nobody is in the set.
 func (w *winnerSet) empty() bool { return w != nil && len(w.hashes) == 0 }
 
-// fetchWinners reads the buyers of an item.
-func (g *Gateway) fetchWinners(ctx context.Context, item *sale.Item) (*winnerSet, error) {
+// fetchWinners reads the buyers of an item, and the epoch whose marks they have.
+func (g *Gateway) fetchWinners(ctx context.Context, item *sale.Item) (*winnerSet, int64, error) {
 	var hashes []uint64
-	if err := g.ports.Zero.Buyers(ctx, item, func(user string) { hashes = append(hashes, sale.HashUser(user)) }); err != nil {
-		return nil, fmt.Errorf("fetch buyers of item %d: %w", item.ID, err)
+	epoch, err := g.ports.Zero.Buyers(ctx, item, func(user string) { hashes = append(hashes, sale.HashUser(user)) })
+	if err != nil {
+		return nil, 0, fmt.Errorf("fetch buyers of item %d: %w", item.ID, err)
 	}
 	slices.Sort(hashes)
-	return &winnerSet{hashes: slices.Clip(slices.Compact(hashes))}, nil
+	return &winnerSet{hashes: slices.Clip(slices.Compact(hashes))}, epoch, nil
 }
 
 // claim is a token that was not verified, and the hash of the user that it claims to be of.

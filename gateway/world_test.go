@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/netip"
@@ -26,6 +27,7 @@ type world struct {
 	marks      map[string]sale.Mark
 	rows       map[sale.OrderID]sale.Order
 	buyers     []string
+	loaded     int64                    // the epoch that Redis has; 0: that of the item, whoever asks
 	limited    map[string]time.Duration // "addr", "user", "read", "look" → how long until the next token
 	charged    []string                 // the buckets that were asked for a token, in order
 	looks      []looked
@@ -191,17 +193,17 @@ func (w *world) Reprove(ctx context.Context, item *sale.Item, last Proof) (Repro
 	return Reproof{Same: true, Next: proof{empty: true, at: time.Now()}}, nil
 }
 
-func (w *world) Buyers(ctx context.Context, _ *sale.Item, yield func(string)) error {
+func (w *world) Buyers(ctx context.Context, item *sale.Item, yield func(string)) (int64, error) {
 	w.mu.Lock()
-	f, buyers := w.fetch, append([]string(nil), w.buyers...)
+	f, buyers, epoch := w.fetch, append([]string(nil), w.buyers...), cmp.Or(w.loaded, item.Epoch)
 	w.mu.Unlock()
 	if f != nil {
-		return f(ctx, yield)
+		return epoch, f(ctx, yield)
 	}
 	for _, b := range buyers {
 		yield(b)
 	}
-	return nil
+	return epoch, nil
 }
 
 func (w *world) Mark(ctx context.Context, item *sale.Item, user string) (sale.Mark, bool, error) {

@@ -46,6 +46,8 @@ var (
 	load string
 	//go:embed mark.lua
 	mark string
+	//go:embed buyers.lua
+	buyers string
 	//go:embed outbox.lua
 	outbox string
 	//go:embed readback.lua
@@ -77,6 +79,7 @@ var (
 	Fence     = Script{"fence", prelude + fence, true}
 	Load      = Script{"load", prelude + identity + load, true}
 	Mark      = Script{"mark", prelude + marks + mark, true}
+	Buyers    = Script{"buyers", prelude + marks + buyers, true}
 	Outbox    = Script{"outbox", prelude + outbox, true}
 	ReadBack  = Script{"readback", prelude + marks + readBack, true}
 	Server    = Script{"server", prelude + identity + server, true}
@@ -84,5 +87,5 @@ var (
 
 // All returns every script.
 func All() []Script {
-	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Outbox, ReadBack, Server}
+	return []Script{Reserve, Ack, State, Release, Void, Increase, Take, Give, Settle, Transfers, Fence, Load, Mark, Buyers, Outbox, ReadBack, Server}
 }

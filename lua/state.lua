@@ -7,7 +7,7 @@
 --       code OK, NOT_LOADED (stock is '') or CORRUPT (`what` names it); a number that is missing or unreadable is '',
 --       also the number of marks or outbox entries where that key is not a hash.
 --       CORRUPT with `buyers`: not as many marks as were counted, or one that a script came upon and could not read;
---       with `pending`: fewer entries than were counted. The numbers of the stock are good beside either.
+--       with `pending`: fewer entries than were counted, or none and reservations in them. The numbers of the stock are good beside either.
 --       The refusal of a server that takes no writes: what it holds may be old, and proves nothing.
 -- Idempotent: changes nothing.
 
@@ -19,7 +19,7 @@ local marks, entries = redis.pcall('HLEN', KEYS[2]), redis.pcall('HLEN', KEYS[3]
 if not code then
   if short(marks, meta) or values[#names] then
     code, what = 'CORRUPT', 'buyers'
-  elseif failed(entries) or entries < meta.entries then
+  elseif failed(entries) or entries < meta.entries or entries == 0 and meta.waiting + meta.units > 0 then
     code, what = 'CORRUPT', 'pending'
   end
 end

@@ -29,7 +29,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.sold(layout, kafka, results, 100, 0)
-	if users, err := one.Buyers(l.ctx, layout); err != nil || len(users) != 100 {
+	if users, epoch, err := one.Buyers(l.ctx, layout); err != nil || len(users) != 100 || epoch != 1 {
 		t.Errorf("%d buyers, %v", len(users), err)
 	}
 	for user, r := range results {

@@ -85,6 +85,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 		"no password":             {"rediss://" + guarded.Addr(), authority.Pool(), "NOAUTH"},
 		"no TLS":                  {strings.Replace(guarded.URL(), "rediss://", "redis://", 1), nil, "rediss://"},
 		"TLS where there is none": {"rediss://" + open.Addr() + "?dial_timeout=100ms", authority.Pool(), "TLS connection"},
+		"no Sentinel":             {open.URL() + "?master_set=shop", nil, "is of no Sentinel"},
 		"a URL that is none":      {"redis://shop:se%cret@127.0.0.1", nil, "the URL cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {

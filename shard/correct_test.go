@@ -222,7 +222,7 @@ func TestLoad(t *testing.T) {
 		if r := s.Reserve(l.ctx, layout, again); r.Outcome != sale.Own || r.OrderID != mark.OrderID || r.Epoch != 7 {
 			t.Errorf("a buyer from before the load: %+v", r)
 		}
-		users, err := s.Buyers(l.ctx, layout)
+		users, _, err := s.Buyers(l.ctx, layout)
 		if err != nil || len(users) != 4000 || !slices.Contains(users, "u3999") {
 			t.Errorf("%d buyers, %v", len(users), err)
 		}
@@ -348,7 +348,7 @@ func TestRead(t *testing.T) {
 		if r := got[3]; !r.Loaded || r.Readable || *r.Stock != 2 || r.Buyers != -1 || !errors.Is(r.Fault, ErrUnreadable) {
 			t.Errorf("shard 3: %+v", r)
 		}
-		if _, err := s.Buyers(l.ctx, layout); err == nil {
+		if _, _, err := s.Buyers(l.ctx, layout); err == nil {
 			t.Error("buyers of a shard that has none to read")
 		}
 		holdings, err := s.Holdings(l.ctx, layout)

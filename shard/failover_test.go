@@ -95,7 +95,7 @@ func (c *queue) balanced(s *Stock, kafka *broker, units int64) {
 	if won := c.won.Load(); free != 0 || marks != units || won != units {
 		c.Errorf("%d units are free, %d marked and %d won, of %d", free, marks, won, units)
 	}
-	holders, err := s.Buyers(c.ctx, c.layout)
+	holders, _, err := s.Buyers(c.ctx, c.layout)
 	c.must(err)
 	for _, user := range holders {
 		if !c.winners[user] {

@@ -226,7 +226,7 @@ func TestEveryScriptOnAFullRedis(t *testing.T) {
 	if err != nil || len(outbox.Entries) != 1 {
 		t.Fatalf("outbox %+v, %v", outbox, err)
 	}
-	transfers, err := readTransfers(0, s.runAll(l.ctx, []call{{scriptTransfers, []string{k.meta}, nil}})[0], 0)
+	transfers, err := readTransfers(layout, 0, s.runAll(l.ctx, []call{{scriptTransfers, []string{k.meta}, nil}})[0], 0)
 	if err != nil || len(transfers) != 1 {
 		t.Fatalf("transfers %+v, %v", transfers, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -31,6 +32,16 @@ func (n Node) Fault() string {
 		return fmt.Sprintf("evicts keys (maxmemory-policy %s): stock would vanish; set noeviction", policy)
 	}
 	return ""
+}
+
+// Full says that a server has no memory left: it takes nothing new until somebody gives it more. Empty for one that has, and for what is not known.
+func (n Node) Full() string {
+	limit, _ := strconv.ParseInt(n.Info["maxmemory"], 10, 64)
+	used, _ := strconv.ParseInt(n.Info["used_memory"], 10, 64)
+	if limit <= 0 || used < limit {
+		return ""
+	}
+	return fmt.Sprintf("is full: %d of %d bytes are used (maxmemory), and it takes nothing new", used, limit)
 }
 
 // Nodes asks every server that a client knows for a sign of life and for sections of INFO, all at once, and returns them by
@@ -129,4 +140,18 @@ func (s *Stock) Health(ctx context.Context) error {
 		return errors.Join(silent...)
 	}
 	return errors.New("no server of Redis is a master")
+}
+
+// Room reports which servers that keep stock have no memory left: their shards refuse to sell, and to be loaded. Who is silent is not asked: that is for
+// Health to say.
+func (s *Stock) Room(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	var full []error
+	for _, n := range Nodes(ctx, s.cfg.Client, "replication", "memory") {
+		if fault := n.Full(); n.Err == nil && !n.Spare && fault != "" {
+			full = append(full, fmt.Errorf("Redis %s %s", n.Address, fault)) //nolint:staticcheck // ST1005: a name
+		}
+	}
+	return errors.Join(full...)
 }

@@ -49,20 +49,56 @@ func (s *Stock) eachShard(ctx context.Context, layout Layout, what string, build
 	return errors.Join(errs...)
 }
 
-// Buyers returns the users who have a mark in any shard of the item, in no order.
-func (s *Stock) Buyers(ctx context.Context, layout Layout) ([]string, error) {
-	var users []string
-	err := s.eachShard(ctx, layout, "read buyers", func(k keys) rueidis.Completed {
-		return s.cfg.Client.B().Hkeys().Key(k.buyers).Build()
-	}, func(_ int, answer rueidis.RedisResult) error {
-		some, err := answer.AsStrSlice()
-		users = append(users, some...)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// Buyers returns the users who have a mark in any shard of the item, in no order, and the epoch of the load whose marks they are. It returns all of them
+// or an error, which is one of Prove's: whoever is not among them is told that he has nothing, and the answer may be kept.
+//
+// That takes no more than one question to each shard:
+//
+//   - A shard says in one instant whether it is loaded, whole and of this layout, of which load it is, and who has a mark. Were the marks read beside
+//     that and not with it, a server could be wiped and loaded anew in between, and nobody would have marks in a shard that looks well before or
+//     behind.
+//   - The shards are read one after another. As long as their epochs are the same it is the same layout, in which the mark of a user is in one
+//     shard and never moves: he is seen if he had one when that shard was read.
+//   - Shards of different epochs are a load that is under way. It may bring marks that the older ones do not have, as that is what some loads are
+//     for; so together they are nobody's buyers.
+//
+// What it cannot see is that a shard lost its last writes with the server that had them, in a way that adds up, or that a mark is missing which a
+// later load brings back: either ends in a load, of another epoch. Whoever keeps the answer holds that against the item's.
+func (s *Stock) Buyers(ctx context.Context, layout Layout) (users []string, epoch int64, err error) {
+	if err := checkLayout(layout); err != nil {
+		return nil, 0, fmt.Errorf("read buyers: %w", err)
 	}
-	return users, nil
+	calls := make([]call, layout.Shards)
+	for i := range calls {
+		calls[i] = call{scriptBuyers, keysOf(layout.Item, i).all(), []string{formatInt(int64(layout.Shards))}}
+	}
+	epochs := make([]int64, layout.Shards)
+	var errs []error
+	for i, r := range s.runAll(ctx, calls) {
+		some, err := readBuyers(r, &epochs[i])
+		if err == nil && len(errs) == 0 && epochs[i] != epochs[0] {
+			err = fmt.Errorf("%w: it has epoch %d, shard 0 has %d", ErrNotLoaded, epochs[i], epochs[0])
+		}
+		if err != nil {
+			errs = append(errs, place{layout.Item, i}.wrap("read buyers", err))
+		}
+		users = append(users, some...)
+	}
+	if len(errs) > 0 {
+		return nil, 0, errors.Join(errs...)
+	}
+	return users, epochs[0], nil
+}
+
+func readBuyers(r result, epoch *int64) (users []string, err error) {
+	switch err := cmp.Or(r.err, r.fault()); {
+	case err != nil:
+		return nil, err
+	case len(r.values) == 0:
+		return nil, fmt.Errorf("%q with no values", r.code)
+	}
+	*epoch, err = parseCount(r.values[0])
+	return r.values[1:], err
 }
 
 // Holding is a mark and whose it is.
@@ -160,7 +196,7 @@ func (s *Stock) Read(ctx context.Context, layout Layout) ([]ShardReading, error)
 // reading is what a state says to others.
 func reading(st shardState) ShardReading {
 	r := ShardReading{
-		Shard: st.shard, Loaded: st.loaded, Buyers: st.marks, Entries: st.entries, Waiting: st.waiting, Pending: st.units,
+		Shard: st.shard, Loaded: st.loaded, Buyers: st.marks, Entries: st.entries, MustEntries: st.mustEntries, Waiting: st.waiting, Pending: st.units,
 		Moving: st.moving, K: st.k, Epoch: st.epoch, Token: st.token,
 	}
 	if st.stock >= 0 {

@@ -67,6 +67,7 @@ var (
 	scriptFence     = known(lua.Fence)
 	scriptLoad      = known(lua.Load)
 	scriptMark      = known(lua.Mark)
+	scriptBuyers    = known(lua.Buyers)
 	scriptOutbox    = known(lua.Outbox)
 	scriptReadBack  = known(lua.ReadBack)
 	scriptServer    = known(lua.Server)

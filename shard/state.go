@@ -66,6 +66,8 @@ func readState(layout Layout, at place, r result) shardState {
 // lost says more about marks or an outbox that the script found to be off.
 func (st *shardState) lost(what string, fault error) error {
 	switch {
+	case what == "pending" && st.entries >= max(0, st.mustEntries):
+		return fmt.Errorf("%w: %d reservations of %d units are counted in no entry", fault, st.waiting, st.units)
 	case what == "pending" && st.entries >= 0:
 		return fmt.Errorf("%w: %d entries, and not %d", fault, st.entries, st.mustEntries)
 	case what == "buyers" && st.marks >= 0 && st.marks != st.mustMarks:

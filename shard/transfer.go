@@ -112,7 +112,9 @@ func (s *Stock) repeat(ctx context.Context, item int64, todo []transfer, what st
 
 // FinishTransfers completes transfers that began longer than olderThan ago, by the clock of the source: what a process
 // left behind that died between take and settle. Whoever else is at the same transfer does no harm. A transfer whose
-// destination is not loaded keeps its record; that, and shards that did not answer, make the error.
+// destination is not loaded keeps its record; that, and shards that did not answer, make the error. It wraps ErrUnreadable where
+// records cannot be read, or do not make up the units that count as moving: then units are lost to the sale, and only a load
+// brings them back.
 func (s *Stock) FinishTransfers(ctx context.Context, layout Layout, olderThan time.Duration) error {
 	if err := checkLayout(layout); err != nil {
 		return fmt.Errorf("finish transfers: %w", err)
@@ -124,7 +126,7 @@ func (s *Stock) FinishTransfers(ctx context.Context, layout Layout, olderThan ti
 	var old []transfer
 	var errs []error
 	for i, r := range s.runAll(ctx, calls) {
-		found, err := readTransfers(i, r, olderThan)
+		found, err := readTransfers(layout, i, r, olderThan)
 		if err != nil {
 			errs = append(errs, place{layout.Item, i}.wrap("read transfers", err))
 		}
@@ -138,12 +140,12 @@ func (s *Stock) FinishTransfers(ctx context.Context, layout Layout, olderThan ti
 	return nil
 }
 
-func readTransfers(from int, r result, olderThan time.Duration) ([]transfer, error) {
+func readTransfers(layout Layout, from int, r result, olderThan time.Duration) ([]transfer, error) {
 	err := r.err
 	if err == nil {
 		err = r.fault()
 	}
-	if err == nil && len(r.values)%2 != 1 {
+	if err == nil && (len(r.values) < 2 || len(r.values)%2 != 0) {
 		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
 	}
 	if err != nil {
@@ -155,13 +157,24 @@ func readTransfers(from int, r result, olderThan time.Duration) ([]transfer, err
 	}
 	var old []transfer
 	var errs []error
-	for i := 1; i < len(r.values); i += 2 {
+	units := int64(0)
+	for i := 2; i < len(r.values); i += 2 {
 		t, err := decodeTransfer(from, r.values[i], r.values[i+1])
+		if err == nil && t.to >= layout.Shards {
+			err = fmt.Errorf("read transfer %s: no shard %d of %d", t.id, t.to, layout.Shards)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", ErrUnreadable, err))
-		} else if now.Sub(t.at) >= olderThan {
+			continue
+		}
+		units += t.units
+		if now.Sub(t.at) >= olderThan {
 			old = append(old, t)
 		}
+	}
+	// Whoever is not loaded has no number, and its records are void.
+	if moving := r.values[1]; len(errs) == 0 && moving != "" && moving != formatInt(units) {
+		errs = append(errs, fmt.Errorf("%w: %q units count as moving, their records are of %d", ErrUnreadable, moving, units))
 	}
 	return old, errors.Join(errs...)
 }

@@ -79,11 +79,15 @@ type ShardReading struct {
 	Entries  int64  // outbox entries
 	Waiting  int64  // reservations in them
 	Pending  int64  // units in them: not yet known to be in Kafka
-	Moving   int64  // units in transfers that began here
-	K        int64
-	Epoch    int64
-	Token    int64
-	Fault    error // why it is not readable, or could not be reached
+
+	// MustEntries are the outbox entries that there must be: what went by the hand of no script is still counted.
+	MustEntries int64
+
+	Moving int64 // units in transfers that began here
+	K      int64
+	Epoch  int64
+	Token  int64
+	Fault  error // why it is not readable, or could not be reached
 }
 
 // Entry is one batch of reservations in the outbox of a shard.

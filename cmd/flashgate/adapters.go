@@ -60,12 +60,15 @@ func (s stockPorts) Reprove(ctx context.Context, item *sale.Item, last gateway.P
 	return gateway.Reproof{Same: true, BuyersChanged: changed, Next: proof{next}}, nil
 }
 
-func (s stockPorts) Buyers(ctx context.Context, item *sale.Item, yield func(user string)) error {
-	users, err := s.Stock.Buyers(ctx, layoutOf(item))
+func (s stockPorts) Buyers(ctx context.Context, item *sale.Item, yield func(user string)) (int64, error) {
+	users, epoch, err := s.Stock.Buyers(ctx, layoutOf(item))
+	if errors.Is(err, shard.ErrNotLoaded) || errors.Is(err, shard.ErrWrongLayout) {
+		err = errors.Join(gateway.ErrUnknownStock, err)
+	}
 	for _, user := range users {
 		yield(user)
 	}
-	return err
+	return epoch, err
 }
 
 func (s stockPorts) Mark(ctx context.Context, item *sale.Item, user string) (sale.Mark, bool, error) {

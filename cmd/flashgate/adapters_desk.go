@@ -21,7 +21,7 @@ var (
 	_ admin.Orders       = deskLedger{}
 	_ admin.Audit        = deskLedger{}
 	_ admin.Reservations = deskReservations{}
-	_ admin.Reloader     = deskReloader{}
+	_ admin.Reloader     = deskReloader{} // adapters_wish.go has the half that is about wishes
 )
 
 type deskLedger struct{ *ledger.DB }
@@ -142,18 +142,17 @@ type deskReloader struct {
 	stock  *shard.Stock
 }
 
-// reasonAsked is the reason of such a load, for logs and metrics.
-const reasonAsked = "asked"
-
-// waitForOther is the wait between two looks at a load that somebody else has begun.
-const waitForOther = 100 * time.Millisecond
+// loadSteps are the waits between two looks at a load that somebody wishes for, and that somebody else has begun or that has to wait. Each is an attempt
+// to load, too, which asks the servers in vain while one of them is away.
+var loadSteps = pause.Steps{First: 100 * time.Millisecond, Longest: time.Second}
 
 // Reload loads because somebody asked for it.
 func (r deskReloader) Reload(ctx context.Context, item int64) error {
-	return r.load(ctx, item, reasonAsked)
+	return r.load(ctx, item, keeper.ReasonAsked)
 }
 
-// load loads, or waits for somebody else who began after the call: his claim is above the one that the item had.
+// load loads, or waits for somebody else who began after the call: his claim is above the one that the item had. While brokers or order writers do not
+// keep up an item that sells is left alone.
 func (r deskReloader) load(ctx context.Context, item int64, reason string) error {
 	before, ok, err := r.ledger.Item(ctx, item)
 	if err != nil {
@@ -162,7 +161,7 @@ func (r deskReloader) load(ctx context.Context, item int64, reason string) error
 	if !ok {
 		return fmt.Errorf("load item %d: it does not exist", item)
 	}
-	for {
+	for n := 1; ; n++ {
 		outcome, err := r.loader.Load(ctx, item, reason)
 		if err != nil || outcome == keeper.Loaded {
 			return err
@@ -170,54 +169,10 @@ func (r deskReloader) load(ctx context.Context, item int64, reason string) error
 		if done, err := r.loadedSince(ctx, item, before.Claim); err != nil || done {
 			return err
 		}
-		if !pause.For(ctx, waitForOther) {
-			return fmt.Errorf("load item %d: %w", item, ctx.Err())
+		if !pause.For(ctx, loadSteps.After(n)) {
+			return fmt.Errorf("load item %d, last %s: %w", item, outcome, ctx.Err())
 		}
 	}
-}
-
-// CarryOut looks at what became of a wish, and loads as long as it is open. Whoever has a lease of the item, a keeper perhaps, carries out all that is
-// wished for when he takes his snapshot; so this one only has to look again. A server that does not answer is waited for, too.
-func (r deskReloader) CarryOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
-	var last error
-	for {
-		outcome, err := r.carriedOut(ctx, item, wish, quantity)
-		if outcome != 0 {
-			return outcome, nil
-		}
-		if err == nil {
-			_, err = r.loader.Plan(ctx, item)
-		}
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		if !pause.For(ctx, waitForOther) {
-			return 0, fmt.Errorf("change the stock of item %d: %w", item, errors.Join(ctx.Err(), last))
-		}
-	}
-}
-
-// carriedOut says what became of a wish, 0 as long as it is open or its load has not come to its end.
-func (r deskReloader) carriedOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
-	it, ok, err := r.ledger.Item(ctx, item)
-	switch {
-	case err != nil:
-		return 0, err
-	case !ok || !it.RetiredAt.IsZero():
-		return admin.WishRetired, nil
-	}
-	w, err := r.ledger.Wish(ctx, item)
-	if err != nil || w.Open() {
-		return 0, err
-	}
-	// Another wish may have taken the place of this one and been refused: this one would have been, too, or was not.
-	if quantity != nil && w.Refused >= wish && (w.Refused == wish || *quantity < it.Sold) {
-		return admin.WishBelowSold, nil
-	}
-	if loaded, err := r.loadedSince(ctx, item, 0); err != nil || !loaded {
-		return 0, err
-	}
-	return admin.WishDone, nil
 }
 
 // loadedSince reports whether every shard has the stock of a load with a newer claim.

@@ -13,6 +13,7 @@ import (
 	"flashgate/internal/admin"
 	"flashgate/internal/broker"
 	"flashgate/internal/ledger"
+	"flashgate/internal/sale"
 )
 
 // This file lets the admin API answer about dead letters and replay them.
@@ -135,9 +136,9 @@ func (r *replaying) sort(letters []broker.StoredLetter, reason string) {
 		var poison *broker.PoisonError
 		switch {
 		case errors.As(err, &poison):
-			r.keep(place, poison.Reason, poison.Err)
+			r.keep(place, letter.OrderID, poison.Reason, poison.Err)
 		case err != nil:
-			r.keep(place, broker.ReasonMalformed, err)
+			r.keep(place, letter.OrderID, broker.ReasonMalformed, err)
 		default:
 			r.records = append(r.records, record)
 			r.result.Replayed = append(r.result.Replayed, admin.ReplayedLetter{LetterPlace: place, OrderID: event.OrderID, Reason: letter.Reason})
@@ -145,8 +146,8 @@ func (r *replaying) sort(letters []broker.StoredLetter, reason string) {
 	}
 }
 
-func (r *replaying) keep(place admin.LetterPlace, reason string, err error) {
-	r.result.Kept = append(r.result.Kept, admin.KeptLetter{LetterPlace: place, Reason: reason, Error: err.Error()})
+func (r *replaying) keep(place admin.LetterPlace, order sale.OrderID, reason string, err error) {
+	r.result.Kept = append(r.result.Kept, admin.KeptLetter{LetterPlace: place, OrderID: order, Reason: reason, Error: err.Error()})
 }
 
 // carryOut writes the records, and closes the letters of those that the brokers have acknowledged.
@@ -162,7 +163,7 @@ func (r *replaying) carryOut(ctx context.Context) error {
 			written = append(written, ledger.LetterPlace(letter.LetterPlace))
 			replayed = append(replayed, letter)
 		case broker.TooLarge(err):
-			r.keep(letter.LetterPlace, broker.ReasonTooLarge, err)
+			r.keep(letter.LetterPlace, letter.OrderID, broker.ReasonTooLarge, err)
 		default:
 			failed = cmp.Or(failed, err) // the first tells enough
 			unsure++

@@ -61,7 +61,8 @@ func TestReplayFromTheShell(t *testing.T) {
 	for _, e := range events {
 		d.bury(broker.ReasonRefused, broker.Encode(e))
 	}
-	d.bury(broker.ReasonMalformed, &kgo.Record{Topic: broker.Orders, Key: []byte("item:1001:0"), Value: []byte(`{"orderId":`)})
+	named := sale.NewOrderID(1001).String() // of an order that says who it is and little else
+	d.bury(broker.ReasonMalformed, &kgo.Record{Topic: broker.Orders, Key: []byte("item:1001:0"), Value: []byte(`{"v":1,"orderId":"` + named + `","quantity":"two"}`)})
 	letters := d.letters()
 	if len(letters) != 4 {
 		t.Fatalf("%d letters", len(letters))
@@ -72,24 +73,27 @@ func TestReplayFromTheShell(t *testing.T) {
 	if !strings.Contains(dry, "would be replayed") || !strings.HasSuffix(dry, "\n3 would be replayed, 1 kept\n") || len(d.letters()) != 4 {
 		t.Errorf("a dry run says\n%s, and %d letters are left", dry, len(d.letters()))
 	}
-	if got := d.refused("", "dlq", "replay", "--partition", "1"); !strings.Contains(got, "--offset") {
-		t.Errorf("half a place: %s", got)
-	}
 	if got := d.refused("", "dlq", "replay", "--partition", "0", "--offset", "4000000"); !strings.Contains(got, "404 NOT_FOUND") {
 		t.Errorf("a place without a letter: %s", got)
 	}
-	if got := d.do("", "dlq", "replay", "--reason", "nonsense"); got != "0 replayed, 0 kept\n" {
+	if got := d.refused("", "dlq", "replay", "--reason", "nonsense"); !strings.Contains(got, "reason: must be one of tombstone, empty, malformed, version, invalid, refused, or another that a letter has (400 BAD_REQUEST)") {
 		t.Errorf("for a reason that no letter has: %q", got)
 	}
-	single := []string{"dlq", "replay", "--partition", fmt.Sprint(one.Partition), "--offset", fmt.Sprint(one.Offset)}
+	if got := d.do("", "dlq", "replay", "--reason", "version"); got != "0 replayed, 0 kept\n" {
+		t.Errorf("for a reason that no letter has now: %q", got)
+	}
+	single := []string{"dlq", "replay", "--offset", place}
 	want := "" +
 		"LETTER  DONE      REASON   ORDER                                 ERROR\n" +
 		place + strings.Repeat(" ", 8-len(place)) + "replayed  refused  " + events[1].OrderID.String() + "  -\n1 replayed, 0 kept\n"
 	if got := d.do("", single...); got != want {
 		t.Errorf("one letter:\n%s, want\n%s", got, want)
 	}
-	if got := d.do("", single...); got != "0 replayed, 0 kept\n" {
-		t.Errorf("the same letter again: %q", got)
+	apart := []string{"dlq", "replay", "--partition", fmt.Sprint(one.Partition), "--offset", fmt.Sprint(one.Offset)}
+	for _, again := range [][]string{single, apart} {
+		if got := d.do("", again...); !strings.Contains(got, "\n"+place+" ") || !strings.Contains(got, "already closed at 20") || !strings.HasSuffix(got, "\n0 replayed, 0 kept\n") {
+			t.Errorf("the same letter again: %q", got)
+		}
 	}
 	if got := d.letters(); len(got) != 3 || got[1].Offset == one.Offset {
 		t.Errorf("the letters are %+v", got)
@@ -98,7 +102,7 @@ func TestReplayFromTheShell(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.do("", "dlq", "replay", "--reason", "refused", "-o", "json")), &v); err != nil || len(v.Replayed) != 2 || len(v.Kept) != 0 || v.NextCursor != nil || v.DryRun {
 		t.Errorf("the others: %+v, %v", v, err)
 	}
-	if got := d.do("", "dlq", "replay"); !strings.Contains(got, "kept") || !strings.Contains(got, "malformed") || !strings.HasSuffix(got, "\n0 replayed, 1 kept\n") {
+	if got := d.do("", "dlq", "replay"); !strings.Contains(got, "kept") || !strings.Contains(got, "malformed") || !strings.Contains(got, "  "+named+"  ") || !strings.HasSuffix(got, "\n0 replayed, 1 kept\n") {
 		t.Errorf("what is left:\n%s", got)
 	}
 	if got := d.letters(); len(got) != 1 || got[0].Reason != "malformed" {
@@ -116,6 +120,9 @@ func TestReplayFromTheShell(t *testing.T) {
 	}
 	if e := audit.Entries[0]; e.What != "dlq.replay" || !strings.Contains(string(e.After), `"count":2`) || !strings.Contains(string(e.After), `"reason":"refused"`) {
 		t.Errorf("audit: %s %s", e.What, e.After)
+	}
+	if got := d.do("", "audit", "--subject", "dlq"); !strings.Contains(got, "  1 replayed: "+place+"\n") || !strings.Contains(got, "  2 replayed: "+fmt.Sprint(one.Partition)+":") {
+		t.Errorf("the table of changes is\n%s", got)
 	}
 	if e := audit.Entries[1]; !strings.Contains(string(e.After), `["`+place+`"]`) {
 		t.Errorf("audit: %s %s", e.What, e.After)

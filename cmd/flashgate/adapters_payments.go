@@ -16,14 +16,20 @@ var _ gateway.Payments = paymentPorts{}
 // paymentPorts shows the ledger to the gateway's webhook, and the stock, where orders are before the ledger knows them.
 type paymentPorts struct {
 	ledger *ledger.DB
-	stock  *shard.Stock
+	stock  markedStock
 	places chan struct{} // see Unwritten
+}
+
+// markedStock tells what the shards hold. A *shard.Stock is one.
+type markedStock interface {
+	Read(ctx context.Context, layout shard.Layout) ([]shard.ShardReading, error)
+	Holdings(ctx context.Context, layout shard.Layout) ([]shard.Holdings, error)
 }
 
 // unwrittenAtOnce is how many looks for unwritten orders a process takes at the same time: each moves every mark of an item over the network.
 const unwrittenAtOnce = 4
 
-func newPaymentPorts(db *ledger.DB, stock *shard.Stock) paymentPorts {
+func newPaymentPorts(db *ledger.DB, stock markedStock) paymentPorts {
 	return paymentPorts{db, stock, make(chan struct{}, unwrittenAtOnce)}
 }
 
@@ -67,19 +73,16 @@ func (p paymentPorts) Unwritten(ctx context.Context, item int64) (bool, error) {
 	if err != nil || !ok || !it.RetiredAt.IsZero() {
 		return false, err
 	}
-	layout := layoutOf(&it)
-	readings, err := p.stock.Read(ctx, layout)
+	if known, err := p.settled(ctx, &it); err != nil || !known {
+		return !known, err
+	}
+	shards, err := p.stock.Holdings(ctx, layoutOf(&it))
 	if err != nil {
 		return false, fmt.Errorf("look for unwritten orders of item %d: %w", item, err)
 	}
-	for _, r := range readings {
-		if !r.Loaded || !r.Readable || r.Stock == nil || r.Entries != 0 || r.K != int64(layout.Shards) || r.Epoch != it.Epoch {
-			return true, nil
-		}
-	}
-	shards, err := p.stock.Holdings(ctx, layout)
-	if err != nil {
-		return false, fmt.Errorf("look for unwritten orders of item %d: %w", item, err)
+	// Once more: a server that was wiped just before it was asked for its marks has none.
+	if known, err := p.settled(ctx, &it); err != nil || !known {
+		return !known, err
 	}
 	var reserved int64
 	var orders []sale.OrderID
@@ -95,4 +98,19 @@ func (p paymentPorts) Unwritten(ctx context.Context, item int64) (bool, error) {
 	}
 	loadedAnew := !ok || now.Shards != it.Shards || now.Epoch != it.Epoch // what was read is of another time
 	return loadedAnew || held != reserved, nil
+}
+
+// settled reports whether every shard has the stock of the item's last load, and nothing in its outbox.
+func (p paymentPorts) settled(ctx context.Context, it *sale.Item) (bool, error) {
+	layout := layoutOf(it)
+	readings, err := p.stock.Read(ctx, layout)
+	if err != nil {
+		return false, fmt.Errorf("look for unwritten orders of item %d: %w", it.ID, err)
+	}
+	for _, r := range readings {
+		if !r.Loaded || !r.Readable || r.Stock == nil || r.Entries != 0 || r.K != int64(layout.Shards) || r.Epoch != it.Epoch {
+			return false, nil
+		}
+	}
+	return true, nil
 }

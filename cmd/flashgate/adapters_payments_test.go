@@ -9,6 +9,7 @@ import (
 	"flashgate/gateway"
 	"flashgate/internal/devstack/devtest"
 	"flashgate/internal/sale"
+	"flashgate/shard"
 )
 
 // TestPaymentBeforeItsRow follows a reservation through all the places where it is before the ledger knows it, without a consumer, and asks in each
@@ -114,4 +115,33 @@ func TestPaymentBeforeItsRow(t *testing.T) {
 	if coming, err := ports.Unwritten(ctx, id); err == nil {
 		t.Errorf("without Redis: %v and no error", coming)
 	}
+}
+
+// TestPaymentBesideAWipe: Redis loses everything between the look at the shards and the one at the marks.
+func TestPaymentBesideAWipe(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	p, loader, _, id := openStore(ctx, t, 10)
+	if err := loader.First(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	ports := newPaymentPorts(p.ledger, wipedStock{p.stock, func() {
+		if err := p.redis.Do(ctx, p.redis.B().Flushall().Build()).Error(); err != nil {
+			t.Error(err)
+		}
+	}})
+	if coming, err := ports.Unwritten(ctx, id); !coming || err != nil {
+		t.Errorf("an order may be on its way: %v, %v", coming, err)
+	}
+}
+
+// wipedStock is wiped before its marks are read.
+type wipedStock struct {
+	markedStock
+	wipe func()
+}
+
+func (s wipedStock) Holdings(ctx context.Context, layout shard.Layout) ([]shard.Holdings, error) {
+	s.wipe()
+	return s.markedStock.Holdings(ctx, layout)
 }

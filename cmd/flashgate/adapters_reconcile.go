@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"flashgate/internal/admin"
+	"flashgate/internal/keeper"
 	"flashgate/internal/reconcile"
 )
 
@@ -21,12 +22,9 @@ func newDeskReconciler(reloader deskReloader) (deskReconciler, error) {
 	return deskReconciler{checker, reloader}, err
 }
 
-// reasonRepair is the reason of a load that is to put a difference right, for logs and metrics.
-const reasonRepair = "repair"
-
 // Repair implements admin.Reconciler.
 func (r deskReconciler) Repair(ctx context.Context, item int64) error {
-	return r.reloader.load(ctx, item, reasonRepair)
+	return r.reloader.load(ctx, item, keeper.ReasonRepair)
 }
 
 // Compare implements admin.Reconciler.
@@ -37,7 +35,7 @@ func (r deskReconciler) Compare(ctx context.Context, item int64) (admin.Comparis
 	}
 	c := admin.Comparison{
 		Item: found.Item, Shards: make([]admin.ShardView, len(found.Shards)), Available: found.Free, Pending: found.InFlight, InTransfer: found.Moving,
-		Drift: found.Drift, Undecided: found.Undecided,
+		Drift: found.Drift, Undecided: found.Undecided, Unknown: found.Unknown,
 	}
 	for i, s := range found.Shards {
 		c.Shards[i] = admin.ShardView{Shard: i}

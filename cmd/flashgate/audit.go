@@ -26,10 +26,29 @@ func (c *auditCommand) Run(ctx context.Context, std *console) error {
 	}, func(w io.Writer, v admin.AuditView) {
 		row(w, "WHEN", "WHAT", "SUBJECT", "CHANGED")
 		for _, e := range v.Entries {
-			row(w, instant(e.At), shown(e.What), shown(e.Subject), shown(difference(e.Before, e.After)))
+			row(w, instant(e.At), shown(e.What), shown(e.Subject), shown(changed(e)))
 		}
 		more(w, v.NextCursor)
 	})
+}
+
+// lettersNamed is how many letters of a replay a row of the audit table shows.
+const lettersNamed = 5
+
+// changed says in short what an entry is about.
+func changed(e admin.AuditEntryView) string {
+	var replay struct {
+		Count   int
+		Letters []string
+	}
+	if e.Subject != "dlq" || json.Unmarshal(e.After, &replay) != nil {
+		return difference(e.Before, e.After)
+	}
+	text := fmt.Sprintf("%d replayed: %s", replay.Count, strings.Join(replay.Letters[:min(len(replay.Letters), lettersNamed)], ", "))
+	if more := len(replay.Letters) - lettersNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // difference says which members of a row have changed, as "paused: false → true". Without a row before there is nothing to compare with.

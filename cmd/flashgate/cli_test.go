@@ -66,6 +66,17 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"sale list", "", 2, "FLASHGATE_ADMIN_TOKEN: is required: the admin API answers nobody without it"},
 		{"item show x", "", 2, `<id>: "x": not a decimal integer between 1 and 9007199254740991 without sign or leading zero; see flashgate item show --help`},
 		{"item restock 1 0", "", 2, `<units>="0": must be a whole number from 1 to 9007199254740991`},
+		{"item restock 1 -5", "FLASHGATE_ADMIN_TOKEN=t", 2, `-5 is no flag, and as a number it must be positive; see flashgate item restock --help`},
+		{"item restock 1 5 -k", "FLASHGATE_ADMIN_TOKEN=t", 2, `unknown flag -k, did you mean one of "-h", "-o"?; see flashgate item restock --help`},
+		{"item restock 1 5 --idempotency-key=", "FLASHGATE_ADMIN_TOKEN=t", 2, "--idempotency-key is empty, and would protect nothing: name a key, or leave the flag out; see flashgate item restock --help"},
+		{"item update 1 --shards x", "FLASHGATE_ADMIN_TOKEN=t", 2, `--shards="x": must be a whole number from 1 to 256`},
+		{"item update 1 --shards 257", "FLASHGATE_ADMIN_TOKEN=t", 2, `--shards="257": must be a whole number from 1 to 256`},
+		{"item update 1 --quantity 1.5", "FLASHGATE_ADMIN_TOKEN=t", 2, `--quantity="1.5": must be a whole number from 0 to 9007199254740991`},
+		{"item update 1 --max-per-user 0", "FLASHGATE_ADMIN_TOKEN=t", 2, `--max-per-user="0": must be a whole number from 1 to 10000`},
+		{"dlq replay --offset 17", "FLASHGATE_ADMIN_TOKEN=t", 2, "--offset: the partition is missing: PARTITION:OFFSET, as dlq list names the letter; see flashgate dlq replay --help"},
+		{"dlq replay --partition 1", "FLASHGATE_ADMIN_TOKEN=t", 2, "--partition: the --offset of the letter is missing; see flashgate dlq replay --help"},
+		{"dlq replay --partition 1 --offset 2:3", "FLASHGATE_ADMIN_TOKEN=t", 2, "--partition and --offset name different partitions; see flashgate dlq replay --help"},
+		{"dlq replay --offset 1:x", "FLASHGATE_ADMIN_TOKEN=t", 2, `--offset: "1:x": must be PARTITION:OFFSET as dlq list names a letter, such as 3:17, or the offset alone beside --partition; see flashgate dlq replay --help`},
 		{"item show 1 -o xml", "FLASHGATE_ADMIN_TOKEN=t", 2, `--output must be one of "table","json" but got "xml"; see flashgate item show --help`},
 		{"sale create -f /no/such/file", "FLASHGATE_ADMIN_TOKEN=t", 1, "read the sale: open /no/such/file: no such file or directory"},
 		{"sale create -f -", "FLASHGATE_ADMIN_TOKEN=t", 1, "read the sale: - is empty"},
@@ -102,6 +113,28 @@ func TestAnErrorIsOneLine(t *testing.T) {
 	complain(console{err: &errs}, "first\nsecond\x1b[31m\r third\n")
 	if got := errs.String(); got != "flashgate: first second [31m third\n" {
 		t.Errorf("wrote %q", got)
+	}
+}
+
+// TestAnErrorOfADatabaseIsOneLine has the shapes in which PostgreSQL's client reports.
+func TestAnErrorOfADatabaseIsOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"failed to connect to `user=u database=d`:\n\t127.0.0.1:5 (127.0.0.1): dial error\n\t[::1]:5 (localhost): dial error": "failed to connect to `user=u database=d`: 127.0.0.1:5 (127.0.0.1): dial error; [::1]:5 (localhost): dial error",
+		"as it is":         "as it is",
+		"\n a\r\n\r\nb \n": "a; b",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+	if got := shown("a\tb\nc\x1b[31md"); got != "a b c\uFFFD[31md" {
+		t.Errorf("shown as %q", got)
+	}
+	got := flashgate(t, []string{
+		"FLASHGATE_DATABASE_URL=postgres://nouser:xx@127.0.0.1:1/db", "FLASHGATE_REDIS_URL=redis://127.0.0.1:1", "FLASHGATE_KAFKA_BROKERS=127.0.0.1:1", "FLASHGATE_JWT_SECRET=" + testKey,
+	}, "", "preflight", "--timeout", "500ms")
+	if got.code != 1 || !strings.Contains(got.out, "127.0.0.1:1") || strings.ContainsAny(got.out, "\uFFFD\t") {
+		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 }
 

@@ -75,14 +75,34 @@ func row(w io.Writer, cells ...any) {
 	_, _ = fmt.Fprintln(w)
 }
 
-// shown is a text of the server as it may be written to a terminal: nothing in it steers one, or shifts a column.
+// shown is a text of the server as it may be written to a terminal: nothing in it steers one, or shifts a column. Breaks of lines and tabs are blanks.
 func shown(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
+		switch {
+		case unicode.IsGraphic(r):
 			return r
+		case unicode.IsSpace(r):
+			return ' '
 		}
 		return unicode.ReplacementChar
 	}, text)
+}
+
+// oneLine makes one line of a text that has several, as the errors of databases are.
+func oneLine(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || b.Len() == 0:
+		case strings.HasSuffix(b.String(), ":"):
+			b.WriteByte(' ')
+		default:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // number writes what may be unknown.

@@ -14,6 +14,7 @@ type consumerCommand struct {
 	config.Redis
 	config.Kafka
 	config.KafkaGroup
+	config.KafkaMember
 	config.Database
 	config.Retire
 	config.Reconcile
@@ -34,7 +35,7 @@ func (c *consumerCommand) Run(ctx context.Context, std *console) error {
 			return err
 		}
 		l.onStop("the connections", p.close)
-		k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
+		k, err := startWriter(l, p, kafka, c.ConsumerID, c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
 		if err != nil {
 			return err
 		}

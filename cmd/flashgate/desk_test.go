@@ -55,7 +55,7 @@ func openDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, deadlines, config.Retire{RetireAfter: 24 * time.Hour}, config.Reconcile{}, 10*time.Second)
+	k, err := startWriter(l, p, kafka, "", deadlines, config.Retire{RetireAfter: 24 * time.Hour}, config.Reconcile{}, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,4 +269,12 @@ func TestRestockOfAnUnknownStock(t *testing.T) {
 		v := d.item("1001")
 		return v.Available != nil && *v.Available == 150 && *v.Drift == 0
 	}, "the load counts the restock")
+}
+
+// TestTheShellAtTheWrongListener asks the public one.
+func TestTheShellAtTheWrongListener(t *testing.T) {
+	d := openDesk(t)
+	if got := d.refused("", "item", "show", "1001", "--admin-url", "http://"+d.public); !strings.Contains(got, "this looks like the public address of a gateway") {
+		t.Errorf("said %s", got)
+	}
 }

@@ -99,7 +99,7 @@ func (c *devCommand) open(ctx context.Context, l *life, o *operators, logger *sl
 		return nil, "", err
 	}
 	l.onStop("the connections", p.close)
-	k, err := startWriter(l, p, kafka, c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
+	k, err := startWriter(l, p, kafka, "", c.Deadlines, c.Retire, c.Reconcile, c.ShutdownTimeout)
 	if err != nil {
 		return nil, "", err
 	}

@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"flashgate/internal/admin"
 )
@@ -29,42 +30,92 @@ func (c *dlqListCommand) Run(ctx context.Context, std *console) error {
 	}, func(w io.Writer, v admin.LettersView) {
 		row(w, "LETTER", "SINCE", "FROM", "REASON", "ORDER", "ERROR")
 		for _, l := range v.Letters {
-			from, order := shown(l.Topic), "-"
+			from := shown(l.Topic)
 			if l.SourcePartition != nil && l.SourceOffset != nil {
 				from += fmt.Sprintf(" %d:%d", *l.SourcePartition, *l.SourceOffset)
 			}
-			if l.OrderID != nil {
-				order = shown(*l.OrderID)
-			}
-			row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), instant(l.At), from, shown(l.Reason), order, shown(l.Error))
+			row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), instant(l.At), from, shown(l.Reason), orderOf(l.OrderID), shown(l.Error))
 		}
 		more(w, v.NextCursor)
 	})
 }
 
+// orderOf is the order of a letter as a cell.
+func orderOf(id *string) string {
+	if id == nil {
+		return "-"
+	}
+	return shown(*id)
+}
+
 // dlqReplayCommand replays dead letters.
 type dlqReplayCommand struct {
-	DryRun    bool    `name:"dry-run" help:"Only say what would be done"`
-	Partition *int64  `name:"partition" placeholder:"N" help:"Partition of the letter, with --offset"`
-	Offset    *int64  `name:"offset" placeholder:"N" help:"Only this letter, as dlq list names it: PARTITION:OFFSET"`
-	Reason    *string `name:"reason" placeholder:"REASON" help:"Only letters with this reason"`
+	DryRun    bool          `name:"dry-run" help:"Only say what would be done"`
+	Partition *int64        `name:"partition" min:"0" max:"2147483647" type:"count" placeholder:"N" help:"Partition of the letter, where --offset does not name it"`
+	Offset    *letterOffset `name:"offset" placeholder:"PARTITION:OFFSET" help:"Only this letter, as dlq list names it"`
+	Reason    *string       `name:"reason" placeholder:"REASON" help:"Only letters with this reason: tombstone, empty, malformed, version, invalid or refused"`
 	adminCall
+}
+
+// letterOffset is an offset in the dead-letter topic, and perhaps the partition.
+type letterOffset struct {
+	partition *int64
+	offset    int64
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *letterOffset) UnmarshalText(text []byte) error {
+	left, right, both := strings.Cut(string(text), ":")
+	offset, partition := left, ""
+	if both {
+		partition, offset = left, right
+	}
+	n, err := strconv.ParseUint(offset, 10, 53)
+	if err == nil && both {
+		var p uint64
+		if p, err = strconv.ParseUint(partition, 10, 31); err == nil {
+			signed := int64(p)
+			l.partition = &signed
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%q: must be PARTITION:OFFSET as dlq list names a letter, such as 3:17, or the offset alone beside --partition", text)
+	}
+	l.offset = int64(n)
+	return nil
+}
+
+// place is the letter that the flags name, or none.
+func (c *dlqReplayCommand) place() (partition, offset *int64, err error) {
+	switch {
+	case c.Offset == nil && c.Partition == nil:
+		return nil, nil, nil
+	case c.Offset == nil:
+		return nil, nil, usageError("--partition: the --offset of the letter is missing")
+	case c.Offset.partition == nil && c.Partition == nil:
+		return nil, nil, usageError("--offset: the partition is missing: PARTITION:OFFSET, as dlq list names the letter")
+	case c.Offset.partition == nil:
+		return c.Partition, &c.Offset.offset, nil
+	case c.Partition != nil && *c.Partition != *c.Offset.partition:
+		return nil, nil, usageError("--partition and --offset name different partitions")
+	}
+	return c.Offset.partition, &c.Offset.offset, nil
 }
 
 // Run implements the command. The server does a part of the work for each request; the command goes on until nothing is left. Letters that stay are no
 // error of it.
 func (c *dlqReplayCommand) Run(ctx context.Context, std *console) error {
-	if (c.Partition == nil) != (c.Offset == nil) {
-		return errors.New("--partition and --offset name one letter together")
+	partition, offset, err := c.place()
+	if err != nil {
+		return err
 	}
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReplayView], error) {
-		return c.replay(ctx, client)
+		return c.replay(ctx, client, admin.ReplayInput{Partition: partition, Offset: offset, Reason: c.Reason})
 	}, replayTable)
 }
 
 // replay makes one answer of those that the server gives.
-func (c *dlqReplayCommand) replay(ctx context.Context, client *admin.Client) (all admin.Answer[admin.ReplayView], err error) {
-	in := admin.ReplayInput{Partition: c.Partition, Offset: c.Offset, Reason: c.Reason}
+func (c *dlqReplayCommand) replay(ctx context.Context, client *admin.Client, in admin.ReplayInput) (all admin.Answer[admin.ReplayView], err error) {
 	if c.DryRun {
 		in.DryRun = &c.DryRun
 	}
@@ -92,7 +143,7 @@ func (c *dlqReplayCommand) replay(ctx context.Context, client *admin.Client) (al
 }
 
 func replayTable(w io.Writer, v admin.ReplayView) {
-	if len(v.Replayed)+len(v.Kept) > 0 {
+	if len(v.Replayed)+len(v.Kept)+len(v.Closed) > 0 {
 		row(w, "LETTER", "DONE", "REASON", "ORDER", "ERROR")
 	}
 	done := "replayed"
@@ -103,7 +154,10 @@ func replayTable(w io.Writer, v admin.ReplayView) {
 		row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), done, shown(l.Reason), shown(l.OrderID), "-")
 	}
 	for _, l := range v.Kept {
-		row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), "kept", shown(l.Reason), "-", shown(l.Error))
+		row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), "kept", shown(l.Reason), orderOf(l.OrderID), shown(l.Error))
+	}
+	for _, l := range v.Closed {
+		row(w, fmt.Sprintf("%d:%d", l.Partition, l.Offset), "already closed at "+instant(l.At), "-", "-", "-")
 	}
 	_, _ = fmt.Fprintf(w, "%d %s, %d kept\n", len(v.Replayed), done, len(v.Kept))
 }

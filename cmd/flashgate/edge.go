@@ -13,6 +13,7 @@ import (
 
 	"flashgate/gateway"
 	"flashgate/internal/admin"
+	"flashgate/internal/broker"
 	"flashgate/internal/config"
 	"flashgate/limiter"
 )
@@ -89,13 +90,15 @@ func (e *edge) open(ctx context.Context, l *life, p *parts, loader adminLoader) 
 	desk, err := admin.New(admin.Config{
 		Token: cfg.adminToken, Ledger: adminLedger{p.ledger}, Stock: adminStock{p.stock}, Loader: loader, Catalogue: e.gateway,
 		Changes: deskLedger{p.ledger}, Orders: deskLedger{p.ledger}, Audit: deskLedger{p.ledger}, Reservations: deskReservations{p.stock},
-		Reloader: reloader, Reconciler: reconciler, DeadLetters: deskLetters{p.admin, p.producer, p.ledger, replayStep}, Logger: p.logger, Registerer: p.registry,
+		Reloader: reloader, Reconciler: reconciler, DeadLetters: deskLetters{p.admin, p.producer, p.ledger, replayStep},
+		Closed: closedLetters{p.admin, p.ledger}, LetterReasons: broker.Reasons(), Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	l.onStop("the loads that were asked for", desk.Close)
 	p.ready.Add("catalogue", e.gateway.Check)
+	l.background("the first look at what is there", p.noticeReady)
 	// Once more, and this time it counts: what the gateway sells with was started after its listener, and has to end after it.
 	l.onStopWithin(drainShare, "the gateway", e.stop)
 	if err := e.gateway.Open(gateway.Ports{

@@ -59,16 +59,22 @@ func itemTable(w io.Writer, v admin.ItemView) {
 
 // itemRestockCommand adds units to an item.
 type itemRestockCommand struct {
-	ID    id     `arg:"" help:"Item"`
-	Units int64  `arg:"" min:"1" max:"9007199254740991" type:"count" help:"Units to add"`
-	Key   string `name:"idempotency-key" placeholder:"KEY" help:"Add the units once, however often the command is run with this key"`
+	ID    id      `arg:"" help:"Item"`
+	Units int64   `arg:"" min:"1" max:"9007199254740991" type:"count" help:"Units to add"`
+	Key   *string `name:"idempotency-key" placeholder:"KEY" help:"Add the units once, however often the command is run with this key"`
 	adminCall
 }
 
 // Run implements the command.
 func (c *itemRestockCommand) Run(ctx context.Context, std *console) error {
+	key := ""
+	if c.Key != nil {
+		if key = *c.Key; key == "" {
+			return usageError("--idempotency-key is empty, and would protect nothing: name a key, or leave the flag out")
+		}
+	}
 	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.RestockView], error) {
-		return client.Restock(ctx, int64(c.ID), c.Units, c.Key)
+		return client.Restock(ctx, int64(c.ID), c.Units, key)
 	}, func(w io.Writer, v admin.RestockView) {
 		_, _ = fmt.Fprintf(w, "item %d has %d units, available: %s\n", v.ItemID, v.Quantity, number(v.Available))
 	})
@@ -78,9 +84,9 @@ func (c *itemRestockCommand) Run(ctx context.Context, std *console) error {
 type itemUpdateCommand struct {
 	ID         id      `arg:"" help:"Item"`
 	Price      *string `name:"price" placeholder:"DECIMAL" help:"New price; an order keeps the one that was shown when it was reserved"`
-	MaxPerUser *int64  `name:"max-per-user" placeholder:"N" help:"Units that one order may hold"`
-	Quantity   *int64  `name:"quantity" placeholder:"N" help:"New quantity; a larger one is a restock, a smaller one takes a load and is refused below what is sold"`
-	Shards     *int64  `name:"shards" placeholder:"N" help:"Shards of the stock in Redis, 1 to 256; takes a load"`
+	MaxPerUser *int64  `name:"max-per-user" min:"1" max:"10000" type:"count" placeholder:"N" help:"Units that one order may hold, 1 to 10000"`
+	Quantity   *int64  `name:"quantity" min:"0" max:"9007199254740991" type:"count" placeholder:"N" help:"New quantity; a larger one is a restock, a smaller one takes a load and is refused below what is sold"`
+	Shards     *int64  `name:"shards" min:"1" max:"256" type:"count" placeholder:"N" help:"Shards of the stock in Redis, 1 to 256; takes a load"`
 	switches
 	adminCall
 }
@@ -119,16 +125,50 @@ func itemOrPending(w io.Writer, v admin.ReloadView) {
 
 // itemReconcileCommand compares an item.
 type itemReconcileCommand struct {
-	ID  id   `arg:"" help:"Item"`
-	Fix bool `name:"fix" help:"If something is wrong, load the stock anew from the database; the item sells nothing for a moment"`
+	ID    id   `arg:"" help:"Item"`
+	Fix   bool `name:"fix" help:"If something is wrong, load the stock anew from the database; the item sells nothing for a moment"`
+	Check bool `name:"check" help:"End with status 1 unless it is known that all adds up: on a drift, on orders that are named, and where the drift is unknown"`
 	adminCall
+}
+
+// Help implements kong.HelpProvider.
+func (*itemReconcileCommand) Help() string {
+	return `sold: units of live orders in the database. free: units in Redis that can be bought ("available" of item show). reserved: units that Redis holds for a
+buyer and that are not in sold ("pending" of item show); in flight are those of them that are on their way into the database, or back, and not those of orders
+named below as lost or left over. in transfer: units on their way between shards, or of a restock. Every unit counts once, so that
+
+    drift = quantity - sold - free - reserved - in transfer
+
+is 0 however much is in flight; above 0 units are missing from Redis, below 0 there are too many.`
 }
 
 // Run implements the command.
 func (c *itemReconcileCommand) Run(ctx context.Context, std *console) error {
-	return ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReconcileView], error) {
-		return client.Reconcile(ctx, int64(c.ID), c.Fix)
+	var got admin.ReconcileView
+	err := ask(&c.adminCall, std, func(client *admin.Client) (admin.Answer[admin.ReconcileView], error) {
+		answer, err := client.Reconcile(ctx, int64(c.ID), c.Fix)
+		got = answer.Value
+		return answer, err
 	}, reconcileTable)
+	if err != nil || !c.Check {
+		return err
+	}
+	return addsUp(int64(c.ID), got.Found)
+}
+
+// addsUp is the error of --check: nil only where it is known that nothing is wrong with an item.
+func addsUp(item int64, f *admin.ReconciledView) error {
+	switch {
+	case f == nil:
+		return fmt.Errorf("item %d is being loaded; whether it adds up is not known yet", item)
+	case f.Drift == nil && f.Unknown != nil:
+		return fmt.Errorf("it is unknown whether item %d adds up: %s", item, shown(*f.Unknown))
+	case f.Drift == nil:
+		return fmt.Errorf("it is unknown whether item %d adds up", item)
+	case *f.Drift != 0 || f.Concerned > 0:
+		return fmt.Errorf("item %d does not add up: drift %d, orders concerned: %d", item, *f.Drift, f.Concerned)
+	}
+	return nil
 }
 
 // concernedBecause says in words why an order is named.
@@ -145,19 +185,18 @@ func reconcileTable(w io.Writer, v admin.ReconcileView) {
 		return
 	}
 	f := v.Found
-	reserved := "unknown"
-	if f.Pending != nil {
-		reserved = fmt.Sprint(f.Sold + *f.Pending)
-	}
 	row(w, "item", f.ID)
 	row(w, "quantity", f.Quantity)
 	row(w, "sold", f.Sold)
-	row(w, "free", number(f.Available))
-	row(w, "reserved", reserved)
-	row(w, "in flight", number(f.Pending))
+	row(w, "free", number(f.Free))
+	row(w, "reserved", number(f.Reserved))
+	row(w, "in flight", number(f.InFlight))
 	row(w, "in transfer", number(f.InTransfer))
 	row(w, "drift", number(f.Drift))
 	row(w, "fixed", yesNo(f.Fixed))
+	if f.Drift == nil && f.Unknown != nil {
+		row(w, "unknown because", shown(*f.Unknown))
+	}
 	if f.Undecided {
 		row(w, "of some reservations in flight it is not known whether their events still come: Kafka does not answer, or the order writers lag behind")
 	}

@@ -96,9 +96,19 @@ func parse(args, environ []string, std console) (*kong.Context, int) {
 	case errors.As(err, new(*config.Error)):
 		complain(std, config.Message(err))
 	default:
-		complain(std, err.Error()+"; see flashgate "+chosen(err)+"--help")
+		complain(std, misread(err)+"; see flashgate "+chosen(err)+"--help")
 	}
 	return nil, exitUsage
+}
+
+// misread is what kong has to say, but for a number below 0, which it takes for a flag and likens to others. No command has a use for one.
+func misread(err error) string {
+	flag, ok := strings.CutPrefix(err.Error(), "unknown flag -")
+	if !ok || flag == "" || !unicode.IsDigit(rune(flag[0])) {
+		return err.Error()
+	}
+	number, _, _ := strings.Cut(flag, ",")
+	return "-" + number + " is no flag, and as a number it must be positive"
 }
 
 // chosen returns the command to which a command line got, followed by a blank; "" for none.

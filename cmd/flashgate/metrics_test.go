@@ -21,9 +21,16 @@ const metricsPage = "../../docs/metrics.md"
 // What a description says of itself; the library has no other way to ask it.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)"(?:, unit: "[^"]*")?, constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
-// TestMetricsAreDocumented compares the metrics of all roles, which a desk has in one process, with the page about them.
-func TestMetricsAreDocumented(t *testing.T) {
-	d := openDesk(t)
+// A metric is what a description says.
+type metric struct {
+	name, help string
+	constant   string   // labels with their values
+	labels     []string // names of the labels
+}
+
+// describedMetrics are those of all roles, which a desk has in one process, in no order.
+func describedMetrics(t *testing.T, d *desk) (metrics []metric) {
+	t.Helper()
 	// A key set is there only where one is configured.
 	if _, err := token.NewKeySet(token.KeySetConfig{URL: "https://id.example/keys", Registerer: d.parts.registry}); err != nil {
 		t.Fatal(err)
@@ -33,24 +40,44 @@ func TestMetricsAreDocumented(t *testing.T) {
 		d.parts.registry.Describe(descriptions)
 		close(descriptions)
 	}()
-	var rows []string
 	for desc := range descriptions {
 		parts := description.FindStringSubmatch(desc.String())
 		if parts == nil {
 			t.Errorf("cannot read %s", desc)
 			continue
 		}
-		name, help, labels := parts[1], strings.ReplaceAll(parts[2], `\"`, `"`), strings.Trim(parts[3]+","+parts[4], ",")
-		if !strings.HasPrefix(name, "flashgate_") {
+		m := metric{name: parts[1], help: strings.ReplaceAll(parts[2], `\"`, `"`), constant: parts[3]}
+		for label := range strings.SplitSeq(strings.Trim(parts[3]+","+parts[4], ","), ",") {
+			if name, _, _ := strings.Cut(label, "="); name != "" {
+				m.labels = append(m.labels, name)
+			}
+		}
+		metrics = append(metrics, m)
+	}
+	return metrics
+}
+
+// TestMetricsAreDocumented compares the metrics with the page about them, and holds the rules of the page against them.
+func TestMetricsAreDocumented(t *testing.T) {
+	d := openDesk(t)
+	metrics := describedMetrics(t, d)
+	t.Run("alerts", func(t *testing.T) { testAlerts(t, metrics, d.parts.registry) })
+	var rows []string
+	for _, m := range metrics {
+		if !strings.HasPrefix(m.name, "flashgate_") {
 			continue // of the Go runtime and the process
 		}
-		if help == "" {
-			t.Errorf("%s has no help", name)
+		if m.help == "" {
+			t.Errorf("%s has no help", m.name)
+		}
+		name, labels := m.name, m.constant
+		if labels == "" {
+			labels = strings.Join(m.labels, ",")
 		}
 		if labels != "" {
 			name += "{" + labels + "}"
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", name, strings.ReplaceAll(help, "|", `\|`)))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s |", name, strings.ReplaceAll(m.help, "|", `\|`)))
 	}
 	slices.Sort(rows)
 	rows = slices.Compact(rows)

@@ -66,6 +66,7 @@ type parts struct {
 	wasReady atomic.Bool
 
 	redisHealth atomic.Pointer[func(context.Context) error] // nil before there is a connection
+	redisRoom   atomic.Pointer[func(context.Context) error] // likewise
 	redisFault  atomic.Pointer[error]                       // why there is none yet
 }
 
@@ -105,6 +106,7 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 		return nil, err
 	}
 	ready.Add("redis", p.redisReady)
+	ready.Add(memoryCheck, p.memoryReady)
 	if err = p.connectRedis(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -165,6 +167,7 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 	})
 	if err == nil {
 		p.redisHealth.Store(new(p.stock.Health))
+		p.redisRoom.Store(new(p.stock.Room))
 	}
 	return err
 }
@@ -178,6 +181,17 @@ func (p *parts) redisReady(ctx context.Context) error {
 		return *err
 	}
 	return errors.New("not asked yet")
+}
+
+// memoryCheck is told to operators only: shards with room go on selling, and so do those that are full when somebody cancels.
+const memoryCheck = "redis memory"
+
+// memoryReady says which servers of Redis are full. Whether they answer is another check's to say.
+func (p *parts) memoryReady(ctx context.Context) error {
+	if room := p.redisRoom.Load(); room != nil {
+		return (*room)(ctx)
+	}
+	return nil
 }
 
 // schemaReady says that the schema is too old. Whether the database answers is another check's to say.
@@ -202,13 +216,22 @@ func (p *parts) topicsReady(ctx context.Context) error {
 // to the outbox limit; and what is away from one gateway is away from all, so that a balancer which believed it would shut the sale.
 func (p *parts) canSell(ctx context.Context) bool {
 	if p.wasReady.Load() {
-		return p.ready.Ready(ctx, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
+		return p.ready.Ready(ctx, memoryCheck, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
 	}
-	if !p.ready.Ready(ctx) {
+	if !p.ready.Ready(ctx, memoryCheck) {
 		return false
 	}
 	p.wasReady.Store(true)
 	return true
+}
+
+// noticeReady finds out when everything is there for the first time, and then waits for the end: what canSell answers later must not hang on whether
+// somebody asked it in time.
+func (p *parts) noticeReady(ctx context.Context) error {
+	for !p.canSell(ctx) && pause.For(ctx, retryEvery) {
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // close ends the connections in the order in which they depend on each other: first no event may be under way any more, then what carries

@@ -53,7 +53,7 @@ func (c *preflightCommand) show(std *console, report *preflight.Report) error {
 	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	for _, f := range report.Findings {
-		row(w, f.Verdict, f.Check, shown(f.Detail))
+		row(w, f.Verdict, f.Check, shown(oneLine(f.Detail)))
 	}
 	row(w)
 	row(w, report.Verdict)

@@ -63,6 +63,74 @@ func TestRedisThatMayNotKeepStockIsNamed(t *testing.T) {
 	says()
 }
 
+// A Redis without memory is told to operators, who can give it more; shoppers may still come for what is left.
+func TestAFullRedisIsNamed(t *testing.T) {
+	server := devtest.Redis(t)
+	p := &parts{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry(), ready: ops.NewReadiness(ops.ReadinessConfig{Fresh: -1})}
+	if err := p.memoryReady(t.Context()); err != nil {
+		t.Errorf("before there is a connection: %v", err)
+	}
+	if err := p.connectRedis(t.Context(), partsConfig{redis: server.URL(), outboxLimit: 1, deadlines: config.Deadlines{RecordDeadline: time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	p.ready.Add("redis", p.redisReady)
+	p.ready.Add(memoryCheck, p.memoryReady)
+	told := func(limit string, full bool) {
+		t.Helper()
+		if _, err := server.Do(t.Context(), "CONFIG", "SET", "maxmemory", limit); err != nil {
+			t.Fatal(err)
+		}
+		devtest.Eventually(t, time.Minute, func() bool {
+			missing := p.ready.Missing(t.Context())
+			if !full {
+				return len(missing) == 0
+			}
+			return len(missing) == 1 && missing[0].Check == memoryCheck && strings.Contains(missing[0].Reason, "Redis "+server.Addr()+" is full")
+		}, "with maxmemory %s readiness says that it is full: %v", limit, full)
+		devtest.Eventually(t, time.Minute, func() bool { return p.canSell(t.Context()) }, "shoppers may come with maxmemory %s", limit)
+	}
+	told("100000", true)
+	told("0", false)
+}
+
+// A process at which nobody has looked yet goes on without Kafka like any other: its own look counts.
+func TestWhoWasNeverPolledStaysReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		away.Store(true)
+		p := &parts{ready: ops.NewReadiness(ops.ReadinessConfig{})}
+		p.ready.Add("kafka", func(context.Context) error {
+			if away.Load() {
+				return errors.New("away")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		noticed := make(chan error)
+		go func() { noticed <- p.noticeReady(ctx) }()
+		time.Sleep(time.Minute)
+		if p.canSell(ctx) {
+			t.Error("Kafka has never been there")
+		}
+		away.Store(false)
+		time.Sleep(10 * time.Second)
+		away.Store(true)
+		time.Sleep(10 * time.Second)
+		if !p.canSell(ctx) {
+			t.Error("Kafka was there, and nobody had asked then")
+		}
+		cancel()
+		if err := <-noticed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whoever polls seldom is told what is true now, and not what was found out at the poll before.
 func TestEveryPollTellsTheTruthOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 )
 
 // startWriter starts the order writer, and makes the keeper, which the caller starts. shutdown is how long the process may take to stop: the order
-// writer gets half of it for the batch in hand.
-func startWriter(l *life, p *parts, kafka broker.Config, deadlines config.Deadlines, retire config.Retire, reconcile config.Reconcile, shutdown time.Duration) (*keeper.Keeper, error) {
+// writer gets half of it for the batch in hand. id is its name in the group, if it has one.
+func startWriter(l *life, p *parts, kafka broker.Config, id string, deadlines config.Deadlines, retire config.Retire, reconcile config.Reconcile, shutdown time.Duration) (*keeper.Keeper, error) {
 	writer, err := consumer.New(consumer.Config{
-		Broker: kafka, Ledger: p.ledger, DeadLetters: p.producer, StopTimeout: shutdown / 2, Logger: p.logger, Registerer: p.registry,
+		Broker: kafka, InstanceID: id, Ledger: p.ledger, DeadLetters: p.producer, StopTimeout: shutdown / 2, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return nil, err

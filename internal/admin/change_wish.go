@@ -10,36 +10,60 @@ import (
 )
 
 // carryOut waits for what a load has to do for a change that is stored, and answers with the item behind it. It goes on when nobody waits for it any
-// more, as reloads do, and when this process ends a keeper goes on with it.
+// more, as reloads do, and when this process ends a keeper goes on with it. One of them does that for everybody who wishes something of the item;
+// what became of his own wish each finds out when it is over.
 func (a *API) carryOut(w http.ResponseWriter, r *http.Request, it ChangedItem, quantity *int64) error {
-	var outcome WishOutcome
-	begun := a.reloads.begin(func(ctx context.Context) error {
-		return a.guard("carry out a wish", func() (err error) {
-			ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
-			defer cancel()
-			outcome, err = a.cfg.Reloader.CarryOut(ctx, it.ID, it.Wish, quantity)
-			return err
-		})
-	})
-	if !begun.endsWithin(a.cfg.ReloadWait) {
-		return pendingWish(w, it.ID)
+	wish := Wish{Number: it.Wish}
+	if quantity != nil {
+		wish.Fewer = max(0, it.Quantity-*quantity)
 	}
+	patience, cancel := a.patience()
+	defer cancel()
+	end, err := a.wishEnd(patience, it.ID, wish)
 	switch {
-	case begun.err != nil:
-		if !errors.Is(begun.err, errClosed) {
-			a.cfg.Logger.Warn("item not changed yet, a keeper goes on", "item", it.ID, because(begun.err))
+	case err != nil:
+		if patience.Err() == nil && !errors.Is(err, errClosed) {
+			a.cfg.Logger.Warn("item not changed yet, a keeper goes on", "item", it.ID, because(err))
 		}
 		return pendingWish(w, it.ID)
-	case outcome == WishRetired:
+	case end.Outcome == WishRetired:
 		return retiredItem(it.ID)
 	}
 	a.refresh(r.Context())
-	view := a.viewAfter(r.Context(), it.Item, readingWait)
-	if outcome == WishBelowSold {
-		return belowSold(fmt.Sprintf("quantity: %d units were sold when it was to be changed, so it stays at %d; what else was to be changed is", view.Sold, view.Quantity))
+	switch end.Outcome {
+	case WishBelowSold:
+		return belowSold(fmt.Sprintf("quantity: %d units were sold when it was to be changed, so it stays at %d; what else was to be changed is", end.Sold, end.Quantity))
+	case WishReplaced:
+		return belowSold(fmt.Sprintf("quantity: a later change had taken the place of this one, and as %d units were sold by then that was refused, so it stays at %d; "+
+			"what else was to be changed is", end.Sold, end.Quantity))
 	}
-	ops.WriteJSON(w, http.StatusOK, view)
+	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it.Item, readingWait))
 	return nil
+}
+
+// wishEnd waits for the end of a wish. An error, be it only that patience has ended, says that it is open or may be.
+//
+// Whoever joins the runner of an item may have come too late for it: it has seen that nothing was open before this wish was stored, and ends. The
+// wish is open then, and the next runner begins.
+func (a *API) wishEnd(patience context.Context, item int64, wish Wish) (WishEnd, error) {
+	for {
+		begun := a.reloads.join(task{item: item, wishes: true}, func(ctx context.Context) error {
+			return a.guard("carry out wishes", func() error {
+				ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
+				defer cancel()
+				return a.cfg.Reloader.CarryOut(ctx, item)
+			})
+		})
+		if !begun.endsBefore(patience) {
+			return WishEnd{}, patience.Err()
+		}
+		if begun.err != nil {
+			return WishEnd{}, begun.err
+		}
+		if end, err := a.cfg.Reloader.WishEnd(patience, item, wish); err != nil || end.Outcome != WishOpen {
+			return end, err
+		}
+	}
 }
 
 func pendingWish(w http.ResponseWriter, id int64) error {
@@ -49,21 +73,4 @@ func pendingWish(w http.ResponseWriter, id int64) error {
 
 func belowSold(message string) *failure {
 	return &failure{status: http.StatusConflict, code: CodeBelowSold, message: message}
-}
-
-// begin begins a load of which there may be several for one item. load returns by the end of its context, and does not panic.
-func (l *reloads) begin(load func(context.Context) error) *reloading {
-	begun := &reloading{done: make(chan struct{})}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		begun.err = errClosed
-		close(begun.done)
-		return begun
-	}
-	l.wg.Go(func() {
-		begun.err = load(l.ctx)
-		close(begun.done)
-	})
-	return begun
 }

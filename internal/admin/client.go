@@ -104,6 +104,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, body []byt
 		var e ops.ErrorBody
 		if json.Unmarshal(data, &e) == nil {
 			refusal.Code, refusal.Message = e.Code, e.Message
+			refusal.Message += hint(refusal)
 		}
 		return answer, refusal
 	}
@@ -113,6 +114,18 @@ func call[T any](ctx context.Context, c *Client, method, path string, body []byt
 	}
 	answer.JSON = data
 	return answer, nil
+}
+
+// hint says what is probably wrong where a listener answers that it has none of the paths of this client, all of which a gateway's admin listener has.
+func hint(r *Refusal) string {
+	switch {
+	case r.Status != http.StatusNotFound || r.Code != ops.CodeNotFound:
+	case r.Message == "there is nothing under this path":
+		return "; this looks like the public address of a gateway, and the admin API is at its admin listener (FLASHGATE_ADMIN_LISTEN, by default port 9090)"
+	case r.Message == "there is nothing at this path":
+		return "; this looks like the admin listener of a consumer, or of an older version, and the admin API is at that of a gateway"
+	}
+	return ""
 }
 
 func (c *Client) send(ctx context.Context, method, path string, body []byte, key string) (status int, data []byte, err error) {

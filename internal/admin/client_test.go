@@ -50,6 +50,13 @@ func TestClientGetsWhatTheServerSays(t *testing.T) {
 	}
 }
 
+// nothing is a listener that has no path of the admin API.
+func nothing(message string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ops.WriteError(w, http.StatusNotFound, ops.CodeNotFound, message)
+	})
+}
+
 func TestClientErrors(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
@@ -69,6 +76,14 @@ func TestClientErrors(t *testing.T) {
 		{
 			"an answer that is no JSON", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }),
 			"read the answer of the admin API: invalid character",
+		},
+		{
+			"the public edge", nothing("there is nothing under this path"),
+			"there is nothing under this path; this looks like the public address of a gateway, and the admin API is at its admin listener (FLASHGATE_ADMIN_LISTEN, by default port 9090) (404",
+		},
+		{
+			"a consumer", nothing("there is nothing at this path"),
+			"there is nothing at this path; this looks like the admin listener of a consumer, or of an older version, and the admin API is at that of a gateway (404",
 		},
 	} {
 		_, err := serve(t, test.handler).Item(t.Context(), 5)

@@ -27,6 +27,7 @@ type desk struct {
 	letters  []admin.Letter
 	replays  []admin.Replay
 	replay   func(wish admin.Replay) (admin.Replayed, error)
+	closed   map[admin.LetterPlace]time.Time
 	kafka    bool // is away
 
 	find    func() // called before Redis is searched
@@ -34,14 +35,17 @@ type desk struct {
 	reloads atomic.Int64
 
 	compared []admin.Comparison // by the first call, the second, ...; else what the item is
-	carryOut func(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error)
+	carryOut func(ctx context.Context, item int64) error
+	carried  atomic.Int64
+	wishEnd  func(item int64, wish admin.Wish) (admin.WishEnd, error)
 }
 
 // config is that of an API in front of a world.
 func (w *world) config() admin.Config {
 	return admin.Config{
 		Token: token, Ledger: w, Stock: w, Loader: w, Catalogue: w,
-		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, Reconciler: w, DeadLetters: w,
+		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, Reconciler: w, DeadLetters: w, Closed: w,
+		LetterReasons: []string{"malformed", "refused"},
 	}
 }
 
@@ -292,19 +296,30 @@ func (w *world) Compare(_ context.Context, item int64) (admin.Comparison, bool, 
 	return c, true, nil
 }
 
-func (w *world) CarryOut(ctx context.Context, item, wish int64, quantity *int64) (admin.WishOutcome, error) {
+func (w *world) CarryOut(ctx context.Context, item int64) error {
+	w.carried.Add(1)
 	if err := w.did("carry out", &w.redisDown); err != nil {
-		return 0, err
+		return err
 	}
 	if w.desk.carryOut != nil {
-		return w.desk.carryOut(ctx, item, wish, quantity)
+		return w.desk.carryOut(ctx, item)
+	}
+	return nil
+}
+
+// WishEnd carries out a wish by itself.
+func (w *world) WishEnd(_ context.Context, item int64, wish admin.Wish) (admin.WishEnd, error) {
+	if err := w.did("wish end", &w.databaseDown); err != nil {
+		return admin.WishEnd{}, err
+	}
+	if w.desk.wishEnd != nil {
+		return w.desk.wishEnd(item, wish)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if it, _ := w.item(item); quantity != nil {
-		it.Quantity = *quantity
-	}
-	return admin.WishDone, nil
+	it, _ := w.item(item)
+	it.Quantity -= wish.Fewer
+	return admin.WishEnd{Outcome: admin.WishDone}, nil
 }
 
 // List has numbers of letters as cursors.
@@ -329,4 +344,12 @@ func (w *world) Replay(_ context.Context, wish admin.Replay) (admin.Replayed, er
 		return admin.Replayed{}, err
 	}
 	return w.desk.replay(wish)
+}
+
+func (w *world) ClosedAt(_ context.Context, letter admin.LetterPlace) (time.Time, bool, error) {
+	if err := w.did("closed at", &w.databaseDown); err != nil {
+		return time.Time{}, false, err
+	}
+	at, ok := w.closed[letter]
+	return at, ok, nil
 }

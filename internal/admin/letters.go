@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"flashgate/internal/ops"
+	"flashgate/internal/sale"
 )
 
 // LettersView is one page of dead letters, oldest first.
@@ -63,12 +64,17 @@ func (a *API) listLetters(w http.ResponseWriter, r *http.Request) error {
 }
 
 func viewLetter(l *Letter) LetterView {
-	view := LetterView{
+	return LetterView{
 		Partition: l.Partition, Offset: l.Offset, At: Time{l.At}, Reason: l.Reason, Error: l.Error, Topic: l.Topic,
 		SourcePartition: l.SourcePartition, SourceOffset: l.SourceOffset, Key: l.Key, Value: l.Value, ValueBytes: l.ValueBytes,
+		OrderID: orderName(l.OrderID),
 	}
-	if !l.OrderID.IsZero() {
-		view.OrderID = nonEmpty(l.OrderID.String())
+}
+
+// orderName is the id of the order in a letter, or nil where none could be read.
+func orderName(id sale.OrderID) *string {
+	if id.IsZero() {
+		return nil
 	}
-	return view
+	return nonEmpty(id.String())
 }

@@ -1,11 +1,14 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"flashgate/internal/ops"
@@ -26,6 +29,7 @@ type ReplayView struct {
 	DryRun     bool           `json:"dryRun"`
 	Replayed   []ReplayedView `json:"replayed"`
 	Kept       []KeptView     `json:"kept"`
+	Closed     []ClosedView   `json:"closed"`     // the letter that was asked for, if it had been replayed before
 	NextCursor *string        `json:"nextCursor"` // null: nothing is left to do
 }
 
@@ -39,10 +43,18 @@ type ReplayedView struct {
 
 // KeptView is a letter that stays, because it is no reservation now either.
 type KeptView struct {
-	Partition int32  `json:"partition"`
-	Offset    int64  `json:"offset"`
-	Reason    string `json:"reason"` // for which it stays
-	Error     string `json:"error"`
+	Partition int32   `json:"partition"`
+	Offset    int64   `json:"offset"`
+	OrderID   *string `json:"orderId"` // null where none can be read
+	Reason    string  `json:"reason"`  // for which it stays
+	Error     string  `json:"error"`
+}
+
+// ClosedView is a letter that was replayed by an earlier call.
+type ClosedView struct {
+	Partition int32 `json:"partition"`
+	Offset    int64 `json:"offset"`
+	At        Time  `json:"at"` // when it was closed
 }
 
 // maxReason bounds the reason that a replay asks for, in characters.
@@ -98,20 +110,48 @@ func (a *API) replayLetters(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return replayFailure(wish, err)
 	}
+	closed, err := a.nothingBecause(r.Context(), wish, done)
+	if err != nil {
+		return err
+	}
 	if !wish.DryRun && len(done.Replayed) > 0 {
 		a.cfg.Logger.Info("dead letters replayed", "replayed", len(done.Replayed), "kept", len(done.Kept))
 	}
 	view := ReplayView{
-		DryRun: wish.DryRun, Replayed: make([]ReplayedView, len(done.Replayed)), Kept: make([]KeptView, len(done.Kept)), NextCursor: nextCursor(done.Next),
+		DryRun: wish.DryRun, Replayed: make([]ReplayedView, len(done.Replayed)), Kept: make([]KeptView, len(done.Kept)), Closed: closed,
+		NextCursor: nextCursor(done.Next),
 	}
 	for i, l := range done.Replayed {
 		view.Replayed[i] = ReplayedView{Partition: l.Partition, Offset: l.Offset, OrderID: l.OrderID.String(), Reason: l.Reason}
 	}
 	for i, l := range done.Kept {
-		view.Kept[i] = KeptView{Partition: l.Partition, Offset: l.Offset, Reason: l.Reason, Error: l.Error}
+		view.Kept[i] = KeptView{Partition: l.Partition, Offset: l.Offset, OrderID: orderName(l.OrderID), Reason: l.Reason, Error: l.Error}
 	}
 	ops.WriteJSON(w, http.StatusOK, view)
 	return nil
+}
+
+// nothingBecause says why a replay found nothing: the letter that it names was closed before, or the error that refuses a reason which is none. Letters may
+// have reasons that this version does not know, so one is only refused after no letter was found that has it.
+func (a *API) nothingBecause(ctx context.Context, wish Replay, done Replayed) ([]ClosedView, error) {
+	closed := []ClosedView{}
+	if len(done.Replayed)+len(done.Kept) > 0 || done.Next != "" || wish.Cursor != "" {
+		return closed, nil
+	}
+	if known := a.cfg.LetterReasons; wish.Reason != "" && len(known) > 0 && !slices.Contains(known, wish.Reason) {
+		return nil, badRequest(fmt.Sprintf("reason: must be one of %s, or another that a letter has", strings.Join(known, ", ")))
+	}
+	if wish.One == nil {
+		return closed, nil
+	}
+	at, ok, err := a.cfg.Closed.ClosedAt(ctx, *wish.One)
+	if err != nil {
+		return nil, replayFailure(wish, err)
+	}
+	if ok {
+		closed = append(closed, ClosedView{Partition: wish.One.Partition, Offset: wish.One.Offset, At: Time{at}})
+	}
+	return closed, nil
 }
 
 // replayFailure says how far a replay came.

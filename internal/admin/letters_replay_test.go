@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"flashgate/internal/admin"
 	"flashgate/internal/sale"
@@ -13,15 +14,18 @@ import (
 func TestReplayOfDeadLetters(t *testing.T) {
 	w := newWorld()
 	api := w.api(t)
-	if got := do(api, "POST", "/admin/dlq/replay", ""); got.status != 200 || got.body != `{"dryRun":false,"replayed":[],"kept":[],"nextCursor":null}`+"\n" {
+	if got := do(api, "POST", "/admin/dlq/replay", ""); got.status != 200 || got.body != `{"dryRun":false,"replayed":[],"kept":[],"closed":[],"nextCursor":null}`+"\n" {
 		t.Errorf("nothing to do: %d %s", got.status, got.body)
 	}
 	id := sale.NewOrderID(1001)
 	w.desk.replay = func(admin.Replay) (admin.Replayed, error) {
 		return admin.Replayed{
 			Replayed: []admin.ReplayedLetter{{LetterPlace: admin.LetterPlace{Partition: 1, Offset: 7}, OrderID: id, Reason: "refused"}},
-			Kept:     []admin.KeptLetter{{LetterPlace: admin.LetterPlace{Partition: 2}, Reason: "malformed", Error: "JSON ends too early"}},
-			Next:     "1-8_1-9",
+			Kept: []admin.KeptLetter{
+				{LetterPlace: admin.LetterPlace{Partition: 2}, Reason: "malformed", Error: "JSON ends too early"},
+				{LetterPlace: admin.LetterPlace{Partition: 2, Offset: 1}, OrderID: id, Reason: "invalid", Error: "quantity: 0"},
+			},
+			Next: "1-8_1-9",
 		}, nil
 	}
 	for body, want := range map[string]struct {
@@ -37,7 +41,8 @@ func TestReplayOfDeadLetters(t *testing.T) {
 		w.replays = nil
 		got := do(api, "POST", "/admin/dlq/replay", body)
 		view := fmt.Sprintf(`{"dryRun":%v,"replayed":[{"partition":1,"offset":7,"orderId":"%s","reason":"refused"}],`+
-			`"kept":[{"partition":2,"offset":0,"reason":"malformed","error":"JSON ends too early"}],"nextCursor":"1-8_1-9"}`+"\n", want.dry, id)
+			`"kept":[{"partition":2,"offset":0,"orderId":null,"reason":"malformed","error":"JSON ends too early"},`+
+			`{"partition":2,"offset":1,"orderId":"%s","reason":"invalid","error":"quantity: 0"}],"closed":[],"nextCursor":"1-8_1-9"}`+"\n", want.dry, id, id)
 		if got.status != 200 || got.body != view {
 			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, view)
 		}
@@ -127,5 +132,32 @@ func TestClientReplaysDeadLetters(t *testing.T) {
 	var refusal *admin.Refusal
 	if _, err := client.ReplayDeadLetters(t.Context(), admin.ReplayInput{Cursor: given("x")}); !errors.As(err, &refusal) || refusal.Status != 400 {
 		t.Errorf("a bad cursor: %v", err)
+	}
+}
+
+// TestReplaysThatFindNothing says why: the letter is closed, or the reason is none that any letter has.
+func TestReplaysThatFindNothing(t *testing.T) {
+	w := newWorld()
+	w.closed = map[admin.LetterPlace]time.Time{{Partition: 3, Offset: 17}: someTime}
+	api := w.api(t)
+	const none = `{"dryRun":false,"replayed":[],"kept":[],"closed":[],"nextCursor":null}` + "\n"
+	for body, want := range map[string]string{
+		`{"partition":3,"offset":17}`:                    `{"dryRun":false,"replayed":[],"kept":[],"closed":[{"partition":3,"offset":17,"at":"2026-11-27T12:30:00.250Z"}],"nextCursor":null}` + "\n",
+		`{"partition":3,"offset":18,"reason":"refused"}`: none, // it is there for another reason
+		`{"reason":"refused"}`:                           none,
+		`{"reason":"nonsense","cursor":"0-1_0-2"}`:       none, // earlier calls may have found some
+	} {
+		if got := do(api, "POST", "/admin/dlq/replay", body); got.status != 200 || got.body != want {
+			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, want)
+		}
+	}
+	refused(t, "a reason", do(api, "POST", "/admin/dlq/replay", `{"reason":"nonsense"}`), 400, "BAD_REQUEST",
+		"reason: must be one of malformed, refused, or another that a letter has")
+	w.databaseDown = true
+	refused(t, "nobody knows", do(api, "POST", "/admin/dlq/replay", `{"partition":3,"offset":17}`), 503, "UNAVAILABLE",
+		"Kafka or the database does not answer, or the dead letters cannot be read; nothing was replayed")
+	w.desk.replay = func(admin.Replay) (admin.Replayed, error) { return admin.Replayed{Next: "_0-1"}, nil }
+	if got := do(api, "POST", "/admin/dlq/replay", `{"reason":"nonsense"}`); got.status != 200 {
+		t.Errorf("letters that were not looked at may have it: %d %s", got.status, got.body)
 	}
 }

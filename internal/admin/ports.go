@@ -150,18 +150,32 @@ type Changes interface {
 // ChangedItem is an item behind a change.
 type ChangedItem struct {
 	sale.Item
-	Wish int64 // number of what a load has yet to do for this change: another number of shards, fewer units; 0: nothing. See Reloader.CarryOut
+	Wish int64 // number of what a load has yet to do for this change: another number of shards, fewer units; 0: nothing. See Reloader.WishEnd
+}
+
+// Wish is what a change leaves to a load.
+type Wish struct {
+	Number int64 // see ChangedItem
+	Fewer  int64 // units that it takes away; 0: none
 }
 
 // WishOutcome says what became of a wish.
 type WishOutcome uint8
 
-// The ends of a wish.
+// The states of a wish. What was wished later takes its place, as if this one had been carried out before.
 const (
-	WishDone      WishOutcome = iota + 1 // carried out, or replaced by a later one, or withdrawn; the stock is loaded
-	WishBelowSold                        // the quantity was below what was sold when the load came to it, and stays as it was
-	WishRetired                          // the item was retired first
+	WishOpen      WishOutcome = iota // something is still wished of the item, or its stock is not loaded
+	WishDone                         // carried out; or what took its place was carried out or withdrawn. The stock is loaded
+	WishBelowSold                    // the quantity was below what was sold when the load came to it, and stays as it was
+	WishReplaced                     // the load came to another quantity in its place, which was below what was sold: nothing was taken away for either
+	WishRetired                      // the item was retired first
 )
+
+// WishEnd is what became of a wish. Sold and Quantity, after WishBelowSold and WishReplaced, are those of the item when the load came to it.
+type WishEnd struct {
+	Outcome        WishOutcome
+	Sold, Quantity int64
+}
 
 // StatusRefundDue selects, in the place of a status, the orders with money to be paid back.
 const StatusRefundDue = "REFUND_DUE"
@@ -257,9 +271,11 @@ type Reloader interface {
 	// Reload returns when the item has been loaded by a load that began after the call, whoever did it. It tries until ctx ends, unless a server
 	// that a load needs does not answer at all.
 	Reload(ctx context.Context, item int64) error
-	// CarryOut returns when a wish (see ChangedItem) has come to its end, whoever brought it there. It begins loads by itself, each only when brokers
-	// and order writers keep up. It tries until ctx ends; the keepers go on then. quantity is what the item was to have; nil: as it was.
-	CarryOut(ctx context.Context, item, wish int64, quantity *int64) (WishOutcome, error)
+	// CarryOut returns when nothing that is wished of an item (see ChangedItem) is open any more, whoever brought it there. It begins loads by itself,
+	// each only when brokers and order writers keep up. It tries until ctx ends; the keepers go on then.
+	CarryOut(ctx context.Context, item int64) error
+	// WishEnd says what became of a wish.
+	WishEnd(ctx context.Context, item int64, wish Wish) (WishEnd, error)
 }
 
 // Letter is a dead letter: a record that the order writer could not store.
@@ -286,6 +302,12 @@ type DeadLetters interface {
 	// Replay puts letters back where they came from, and closes them with a row in the audit table. A part of the work is a call's worth: the result
 	// says where the next call goes on. Its errors may be a *ReplayError, ErrNoLetter and ErrBadCursor.
 	Replay(ctx context.Context, wish Replay) (Replayed, error)
+}
+
+// ClosedLetters knows the letters that have been replayed. Implementations are safe for concurrent use and return soon after the context has ended.
+type ClosedLetters interface {
+	// ClosedAt returns when a letter was closed; false for one that is open, or never was.
+	ClosedAt(ctx context.Context, letter LetterPlace) (at time.Time, ok bool, err error)
 }
 
 // ErrNoLetter says that there is no letter at the place that a replay names.
@@ -338,6 +360,7 @@ type ReplayedLetter struct {
 // KeptLetter is a letter that cannot be put back, as it is no reservation now either.
 type KeptLetter struct {
 	LetterPlace
-	Reason string // for which it stays
-	Error  string
+	OrderID sale.OrderID // zero where none could be read
+	Reason  string       // for which it stays
+	Error   string
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -25,6 +26,7 @@ type Comparison struct {
 	Available, Pending, InTransfer, Drift *int64
 	Orders                                []ConcernView
 	Undecided                             bool
+	Unknown                               string // why Drift is nil, for people, without secrets; empty where it is known
 }
 
 // wrong reports whether there is something to repair.
@@ -41,12 +43,20 @@ type ConcernView struct {
 }
 
 // ReconciledView is an item with what was found about it.
+//
+// Free and Reserved are Available and Pending, in the words in which people count: quantity = sold + free + reserved + in transfer + drift. So sold and
+// reserved never count the same unit: with 100 orders in the database, 30 reservations on their way there and 70 units free of 200, sold is 100 and
+// reserved 30. In flight are those reserved units that are on their way to where they belong: reserved without those of Orders that are lost or left over.
 type ReconciledView struct {
 	ItemView
-	Orders    []ConcernView `json:"orders"`    // the first 100
-	Concerned int           `json:"concerned"` // how many there are
-	Undecided bool          `json:"undecided"` // there are reservations of which it is not known whether their events still come
-	Fixed     bool          `json:"fixed"`     // the stock was loaded anew, and the numbers are those of behind it
+	Free      *int64        `json:"free"`
+	Reserved  *int64        `json:"reserved"`
+	InFlight  *int64        `json:"inFlight"`
+	Unknown   *string       `json:"unknownBecause"` // why the drift is unknown; null where it is known
+	Orders    []ConcernView `json:"orders"`         // the first 100
+	Concerned int           `json:"concerned"`      // how many there are
+	Undecided bool          `json:"undecided"`      // there are reservations of which it is not known whether their events still come
+	Fixed     bool          `json:"fixed"`          // the stock was loaded anew, and the numbers are those of behind it
 }
 
 // reconcile compares an item, and has its stock loaded anew if that is wished and something is wrong.
@@ -75,7 +85,7 @@ func (a *API) reconcile(w http.ResponseWriter, r *http.Request) error {
 		ops.WriteJSON(w, http.StatusOK, viewComparison(found))
 		return nil
 	}
-	a.cfg.Logger.Info("item does not add up, and is loaded anew", "item", id, "drift", found.Drift, "concerned", len(found.Orders))
+	a.cfg.Logger.Info("item does not add up, and is loaded anew", "item", id, "drift", numberOr(found.Drift, "unknown"), "concerned", len(found.Orders))
 	if pending, err := a.awaitLoad(w, id, a.cfg.Reconciler.Repair); pending || err != nil {
 		return err
 	}
@@ -102,7 +112,7 @@ func (a *API) comparedAfter(ctx context.Context, it sale.Item) ReconciledView {
 	found, ok, err := a.compare(ctx, it.ID)
 	if err != nil || !ok {
 		a.cfg.Logger.Warn("item not compared after its repair", "item", it.ID, because(err))
-		found = Comparison{Item: it, Shards: make([]ShardView, it.Shards)}
+		found = Comparison{Item: it, Shards: make([]ShardView, it.Shards), Unknown: "the stock was loaded anew, and could not be read after it"}
 		for i := range found.Shards {
 			found.Shards[i].Shard = i
 		}
@@ -120,7 +130,33 @@ func viewComparison(c Comparison) ReconciledView {
 	}
 	v.Available, v.Pending, v.InTransfer, v.Drift, v.Shards = c.Available, c.Pending, c.InTransfer, c.Drift, c.Shards
 	v.SoldOut = soldOut(v.Available, v.InTransfer)
+	v.Free, v.Reserved, v.InFlight = c.Available, c.Pending, c.inFlight()
+	if c.Drift == nil {
+		v.Unknown = nonEmpty(cmp.Or(c.Unknown, "not all that it takes could be read"))
+	}
 	return v
+}
+
+// inFlight is how many of the reserved units are on their way: to an order in the database, or back. Those of the orders with the reasons named here are not.
+func (c *Comparison) inFlight() *int64 {
+	if c.Pending == nil {
+		return nil
+	}
+	units := *c.Pending
+	for _, o := range c.Orders {
+		if o.Reason == "event_lost" || o.Reason == "mark_left" {
+			units -= o.Quantity
+		}
+	}
+	return &units
+}
+
+// numberOr is a number for a log, or what stands for none.
+func numberOr(n *int64, none string) any {
+	if n == nil {
+		return none
+	}
+	return *n
 }
 
 // ReconcileView is the answer to a reconciliation: what was found, or that a load goes on. One of them is nil.

@@ -7,21 +7,27 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"flashgate/internal/ops"
 )
 
 // reloads are the loads that people have asked for. They go on when nobody waits for them any more: a load that is given up half-way leaves
-// the stock unknown until the keeper has begun another. Asked for twice, an item is loaded once.
+// the stock unknown until the keeper has begun another. Asked for twice, an item is loaded once; and however many ask for changes that take a
+// load, while a server that it needs is away, one goroutine tries for all of them.
 type reloads struct {
 	ctx  context.Context // of every load
 	stop context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
-	running map[int64]*reloading // by item
+	running map[task]*reloading
 	wg      sync.WaitGroup
+}
+
+// task is what there is one of at a time.
+type task struct {
+	item   int64
+	wishes bool // what is wished of the stock is carried out; else the item is loaded, whatever its stock looks like
 }
 
 type reloading struct {
@@ -29,30 +35,28 @@ type reloading struct {
 	err  error         // valid then
 }
 
-// endsWithin waits for its end, and reports whether it has come.
-func (r *reloading) endsWithin(patience time.Duration) bool {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+// endsBefore waits for its end, and reports whether it has come before that of ctx.
+func (r *reloading) endsBefore(ctx context.Context) bool {
 	select {
 	case <-r.done:
 		return true
-	case <-timer.C:
+	case <-ctx.Done():
 		return false
 	}
 }
 
 func newReloads() *reloads {
 	ctx, stop := context.WithCancel(context.Background())
-	return &reloads{ctx: ctx, stop: stop, running: make(map[int64]*reloading)}
+	return &reloads{ctx: ctx, stop: stop, running: make(map[task]*reloading)}
 }
 
 var errClosed = errors.New("the process is stopping")
 
-// join begins a load, or joins the one that is under way. load returns by the end of its context, and does not panic.
-func (l *reloads) join(item int64, load func(context.Context) error) *reloading {
+// join begins a task, or joins the one that is under way. load returns by the end of its context, and does not panic.
+func (l *reloads) join(t task, load func(context.Context) error) *reloading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if running, ok := l.running[item]; ok {
+	if running, ok := l.running[t]; ok {
 		return running
 	}
 	begun := &reloading{done: make(chan struct{})}
@@ -61,11 +65,11 @@ func (l *reloads) join(item int64, load func(context.Context) error) *reloading 
 		close(begun.done)
 		return begun
 	}
-	l.running[item] = begun
+	l.running[t] = begun
 	l.wg.Go(func() {
 		begun.err = load(l.ctx)
 		l.mu.Lock()
-		delete(l.running, item)
+		delete(l.running, t)
 		l.mu.Unlock()
 		close(begun.done)
 	})
@@ -118,16 +122,16 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// load loads an item, with its row in the audit table. The row comes first: a load that fails, or that the end of the process cuts off, has stopped the
-// sale of the item all the same. It gets the item as it is afterwards when that is known.
 // awaitLoad begins a load that somebody asked for, or joins the one that is under way, and waits for it. Where that takes too long it answers that the
 // load goes on, and returns true.
 func (a *API) awaitLoad(w http.ResponseWriter, id int64, load func(context.Context, int64) error) (pending bool, err error) {
-	begun := a.reloads.join(id, func(ctx context.Context) error {
+	patience, cancel := a.patience()
+	defer cancel()
+	begun := a.reloads.join(task{item: id}, func(ctx context.Context) error {
 		return a.guard("reload item", func() error { return a.load(ctx, id, load) })
 	})
-	if !begun.endsWithin(a.cfg.ReloadWait) {
-		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded; look at it later"})
+	if !begun.endsBefore(patience) {
+		ops.WriteJSON(w, http.StatusAccepted, PendingView{ID: id, Pending: true, Message: "the item is being loaded, or will be when brokers and order writers keep up; look at it later"})
 		return true, nil
 	}
 	if begun.err != nil {
@@ -139,6 +143,13 @@ func (a *API) awaitLoad(w http.ResponseWriter, id int64, load func(context.Conte
 	return false, nil
 }
 
+// patience is how long a request waits for a load, also when whoever asked has gone away: what he asked for is logged.
+func (a *API) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), a.cfg.ReloadWait)
+}
+
+// load loads an item, with its row in the audit table. The row comes first: a load that fails, or that the end of the process cuts off, has stopped the
+// sale of the item all the same. It gets the item as it is afterwards when that is known.
 func (a *API) load(ctx context.Context, id int64, load func(context.Context, int64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReloadTimeout)
 	defer cancel()

@@ -53,7 +53,7 @@ func TestAReloadGoesOnBehindItsAnswer(t *testing.T) {
 		defer leave()
 		started := time.Now()
 		time.AfterFunc(time.Second, leave) // whoever asked goes away
-		const pending = `{"id":1001,"pending":true,"message":"the item is being loaded; look at it later"}` + "\n"
+		const pending = `{"id":1001,"pending":true,"message":"the item is being loaded, or will be when brokers and order writers keep up; look at it later"}` + "\n"
 		if got := doContext(ctx, api, "POST", "/admin/items/1001/reload", ""); got.status != 202 || got.body != pending || time.Since(started) != 5*time.Second {
 			t.Errorf("after %v: %d %s", time.Since(started), got.status, got.body)
 		}

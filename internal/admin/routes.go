@@ -144,18 +144,16 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 			a.answer(recorder, r, rt.pattern, at.handle(recorder, r.WithContext(ctx)))
 			return
 		}
-		allowed := rt.allowed()
-		w.Header().Set("Allow", allowed)
+		w.Header().Set("Allow", strings.Join(rt.allowed(), ", "))
 		a.answer(w, r, rt.pattern, &failure{
-			status: http.StatusMethodNotAllowed, code: ops.CodeMethodNotAllowed, message: "only " + allowed + " are allowed here",
+			status: http.StatusMethodNotAllowed, code: ops.CodeMethodNotAllowed, message: "only " + isAllowed(rt.allowed()) + " allowed here",
 		})
 		return
 	}
 	a.answer(w, r, "none", notFound("there is nothing at this path"))
 }
 
-func (rt route) allowed() string {
-	var methods []string
+func (rt route) allowed() (methods []string) {
 	for method := range rt.methods {
 		methods = append(methods, method)
 		if method == http.MethodGet {
@@ -163,7 +161,16 @@ func (rt route) allowed() string {
 		}
 	}
 	slices.Sort(methods)
-	return strings.Join(methods, ", ")
+	return methods
+}
+
+// isAllowed is "POST is", "GET and HEAD are", "GET, HEAD and PATCH are".
+func isAllowed(methods []string) string {
+	last := len(methods) - 1
+	if last == 0 {
+		return methods[0] + " is"
+	}
+	return strings.Join(methods[:last], ", ") + " and " + methods[last] + " are"
 }
 
 // answer writes the error that a handler returned, if it did, and counts the request.

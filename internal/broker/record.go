@@ -101,6 +101,11 @@ const (
 	ReasonRefused   = "refused"   // sound, and refused by the ledger for good
 )
 
+// Reasons are those for which dead letters are made.
+func Reasons() []string {
+	return []string{ReasonTombstone, ReasonEmpty, ReasonMalformed, ReasonVersion, ReasonInvalid, ReasonRefused}
+}
+
 // PoisonError says why a record can never be understood, however often it is read.
 type PoisonError struct {
 	Reason string // one of the Reason constants

@@ -37,6 +37,7 @@ type grammar struct {
 		config.Redis
 		config.Kafka
 		config.KafkaGroup
+		config.KafkaMember
 		config.KafkaTopics
 		config.Database
 		config.Deadlines
@@ -171,6 +172,9 @@ func TestAnEmptyValueCountsAsUnset(t *testing.T) {
 	}
 }
 
+// noMember is what is wrong with a name that Kafka would refuse.
+const noMember = "must be 1 to 249 letters, digits, dots, underscores and hyphens, and not . or .. alone"
+
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
@@ -262,6 +266,9 @@ func TestRefusals(t *testing.T) {
 		{"gateway --give-up=2s", key + " " + database, "FLASHGATE_RECORD_DEADLINE: 2s must be less than FLASHGATE_GIVE_UP (2s): a record that may still arrive must not be given up"},
 		{"gateway --record-deadline=500ms", key + " " + database, "FLASHGATE_PUBLISH_TIMEOUT: 1s must be less than FLASHGATE_RECORD_DEADLINE (500ms): after its deadline a record is no longer waited for"},
 		{"consumer --give-up=1s", database, "FLASHGATE_RECORD_DEADLINE: 2s must be less than FLASHGATE_GIVE_UP (1s): a record that may still arrive must not be given up"},
+		{"consumer", database + " FLASHGATE_CONSUMER_ID=pod/1", `FLASHGATE_CONSUMER_ID="pod/1": ` + noMember},
+		{"consumer", database + " FLASHGATE_CONSUMER_ID=..", `FLASHGATE_CONSUMER_ID="..": ` + noMember},
+		{"consumer --consumer-id=", database, "--consumer-id: " + noMember},
 		{"consumer", database + " FLASHGATE_KAFKA_SASL_USER=u", "FLASHGATE_KAFKA_SASL_MECHANISM: is off, but a user or a password is set"},
 		{"consumer", database + " FLASHGATE_KAFKA_SASL_MECHANISM=plain", "FLASHGATE_KAFKA_SASL_USER: is required with the mechanism plain"},
 		{"consumer", database + " FLASHGATE_KAFKA_SASL_MECHANISM=plain FLASHGATE_KAFKA_SASL_USER=u", "FLASHGATE_KAFKA_SASL_PASSWORD: is required with the mechanism plain"},
@@ -418,6 +425,15 @@ func TestOriginsAndKeySets(t *testing.T) {
 	if _, err = parse(t, "consumer", database, "FLASHGATE_RECONCILE_EVERY=0s"); err == nil || !strings.Contains(err.Error(), "from 1s to 24h, or off") {
 		t.Errorf("reconcile every 0s: %v", err)
 	}
+	longest := strings.Repeat("x", 249)
+	for _, id := range []string{"", "flashgate-consumer-0", "Shop_1.eu", longest} {
+		if g, err = parse(t, "consumer", database, "FLASHGATE_CONSUMER_ID="+id); err != nil || g.Consumer.ConsumerID != id {
+			t.Errorf("consumer id %q is read as %q, %v", id, g.Consumer.ConsumerID, err)
+		}
+	}
+	if _, err = parse(t, "consumer", database, "FLASHGATE_CONSUMER_ID=x"+longest); err == nil || !strings.Contains(err.Error(), noMember) {
+		t.Errorf("a consumer id that is too long: %v", err)
+	}
 	if _, err = parse(t, "consumer --retire-after=off", database); err == nil {
 		t.Error("what has no off was turned off")
 	}
@@ -425,7 +441,7 @@ func TestOriginsAndKeySets(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	want := strings.Fields(`LISTEN ADMIN_LISTEN ADMIN_TOKEN ADMIN_URL REDIS_URL KAFKA_BROKERS KAFKA_TLS KAFKA_SASL_MECHANISM KAFKA_SASL_USER KAFKA_SASL_PASSWORD
-		KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_GROUP DATABASE_URL JWT_SECRET JWT_PUBLIC_KEY_FILE JWT_JWKS_URL JWT_ISSUER JWT_AUDIENCE JWT_LEEWAY
+		KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_GROUP CONSUMER_ID DATABASE_URL JWT_SECRET JWT_PUBLIC_KEY_FILE JWT_JWKS_URL JWT_ISSUER JWT_AUDIENCE JWT_LEEWAY
 		TRUSTED_PROXIES CLIENT_IP_HEADER RATE_USER RATE_IP RATE_READ REQUEST_TIMEOUT PUBLISH_TIMEOUT RECORD_DEADLINE GIVE_UP OUTBOX_LIMIT RETIRE_AFTER RECONCILE_EVERY
 		SHUTDOWN_TIMEOUT CORS_ORIGINS PAYMENT_SECRET URL`)
 	for i := range want {

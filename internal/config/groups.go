@@ -62,6 +62,11 @@ type KafkaGroup struct {
 	Group string `name:"kafka-group" env:"FLASHGATE_KAFKA_GROUP" default:"order-writer" type:"text" group:"Kafka" help:"Consumer group of the order writers"`
 }
 
+// KafkaMember tells one order writer of the group from the others.
+type KafkaMember struct {
+	ConsumerID string `name:"consumer-id" env:"FLASHGATE_CONSUMER_ID" none:"none" type:"member-id" group:"Kafka" help:"Name of this process in the group that outlives a restart and that no other process has: whoever is killed and comes back under it has its partitions again at once"`
+}
+
 // KafkaTopics is how missing topics are created.
 type KafkaTopics struct {
 	Partitions  int `name:"kafka-partitions" env:"FLASHGATE_KAFKA_PARTITIONS" default:"12" min:"1" max:"10000" type:"count" group:"Kafka" help:"Partitions of a topic that is created"`

@@ -34,6 +34,7 @@ var kinds = map[string]kind{
 	"http-url":  {placeholder: "URL", url: true, parse: parseHTTPURL},
 	"keys-url":  {placeholder: "URL", url: true, parse: parseKeysURL},
 	"mechanism": {placeholder: "NAME", parse: parseMechanism},
+	"member-id": {placeholder: "NAME", parse: parseMemberID},
 	"networks":  {placeholder: "CIDR,…", parse: parseNetworks},
 	"origins":   {placeholder: "ORIGIN,…", parse: parseOrigins},
 	"postgres":  {placeholder: "DSN", hidden: true, parse: parsePostgres},
@@ -66,6 +67,10 @@ func (k kind) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 			setting.Value = text
 		}
 		return setting
+	}
+	if target.Kind() == reflect.Pointer { // of a flag that may be missing
+		target.Set(reflect.New(target.Type().Elem()))
+		target = target.Elem()
 	}
 	target.Set(reflect.ValueOf(value).Convert(target.Type()))
 	return nil

@@ -13,6 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
+
+	"flashgate/internal/broker"
 )
 
 // off is the value that stands for "no such server".
@@ -52,8 +54,8 @@ func parseBrokers(text string, _ *kong.Tag) (any, error) {
 		return []string(nil), nil
 	}
 	brokers := strings.Split(text, ",")
-	for i, broker := range brokers {
-		brokers[i] = strings.TrimSpace(broker)
+	for i, address := range brokers {
+		brokers[i] = strings.TrimSpace(address)
 		host, err := splitAddress(brokers[i], 1)
 		if err == nil && host == "" {
 			err = errors.New("the host is missing")
@@ -63,6 +65,14 @@ func parseBrokers(text string, _ *kong.Tag) (any, error) {
 		}
 	}
 	return brokers, nil
+}
+
+// parseMemberID reads the name of a static member of a consumer group.
+func parseMemberID(text string, _ *kong.Tag) (any, error) {
+	if err := broker.CheckInstanceID(text); err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 // redisParameters are the parameters that rueidis.ParseURL reads. It ignores others, so that a misspelt master_set would take the sentinel for

@@ -7,7 +7,7 @@ import (
 
 // groups are all groups of settings, whichever command embeds them.
 var groups = []any{
-	Public{}, Admin{}, AdminClient{}, PublicClient{}, Redis{}, Kafka{}, KafkaGroup{}, KafkaTopics{}, Database{}, Auth{}, TokenSigner{}, Proxies{}, Limits{},
+	Public{}, Admin{}, AdminClient{}, PublicClient{}, Redis{}, Kafka{}, KafkaGroup{}, KafkaMember{}, KafkaTopics{}, Database{}, Auth{}, TokenSigner{}, Proxies{}, Limits{},
 	Timeouts{}, Shutdown{}, Browsers{}, Payments{}, PaymentSigner{}, Retire{}, Reconcile{},
 }
 

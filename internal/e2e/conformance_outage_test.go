@@ -212,13 +212,15 @@ func (w *world) lostCommits(t *testing.T) {
 		}
 	}
 	w.at["cut"] = start(t, env, "gateway")
-	w.awaitReady(w.at["cut"])
+	lacksMemory := []row{{name: "nothing is missing but memory", call: "GET /readyz", at: "cut", desk: true, until: true, status: 503,
+		values: map[string]any{"missing.0.check": "redis memory", "missing.0.reason": anything}}}
+	w.play(t, lacksMemory)
 	line.cutBehindCommit()
 	w.play(t, []row{{name: "restock, and no word of it", call: "POST /admin/items/304/restock", at: "cut", as: "admin", body: `{"quantity":5}`, status: 503, code: "OUTCOME_UNKNOWN",
 		says: "look at the item", answers: map[string]string{"Retry-After": "*"}}})
 	line.mend()
 	w.play(t, []row{{name: "it was restocked", call: "GET /admin/items/304", as: "admin", status: 200, values: map[string]any{"quantity": 20}}})
-	w.awaitReady(w.at["cut"])
+	w.play(t, lacksMemory)
 	line.cutBehindCommit()
 	w.play(t, []row{{name: "create a sale, and no word of it", call: "POST /admin/sales", at: "cut", as: "admin", status: 503, code: "OUTCOME_UNKNOWN", says: "look for it", answers: map[string]string{"Retry-After": "*"},
 		body: `{"id":311,"startsAt":"{before}","endsAt":"{after}","items":[{"id":311,"quantity":1,"price":"1","currency":"JPY"}]}`}})

@@ -49,7 +49,21 @@ func TestHealWipedRedis(t *testing.T) {
 // A master of a cluster dies in the middle of a rush, and its replica takes over, with what had come to it.
 func TestHealLostClusterMaster(t *testing.T) {
 	cluster := devtest.RedisCluster(t, devstack.RedisClusterConfig{Replicas: 1})
-	losesAMaster(t, cluster.URL(), func() {}, func() { must(t, cluster.Nodes()[1].Kill()) })
+	l := newLoss(t, cluster.URL())
+	l.replace = func() { must(t, cluster.Nodes()[1].Kill()) }
+	l.heals()
+}
+
+// The same for a master that hangs, and wakes while people still buy.
+func TestHealFrozenClusterMaster(t *testing.T) {
+	cluster := devtest.RedisCluster(t, devstack.RedisClusterConfig{Replicas: 1})
+	old := cluster.Nodes()[1]
+	l := newLoss(t, cluster.URL(), size([]string{"FLASHGATE_REQUEST_TIMEOUT=5s"}, nil)...)
+	l.replace = func() { must(t, old.Pause()) }
+	l.after = func() { must(t, old.Resume()) }
+	t.Cleanup(func() { _ = old.Resume() })
+	l.heals()
+	l.soldOutEverywhere()
 }
 
 // A replica that has not heard of the last sales takes the place of its master. No key is missing, and nothing that can be counted; what it offers a
@@ -58,33 +72,56 @@ func TestHealStaleReplica(t *testing.T) {
 	master, replica := devtest.Redis(t, "--repl-diskless-sync-delay", "0"), devtest.Redis(t)
 	must(t, replica.Follow(t.Context(), master))
 	line := newMovingLine(t, master.Addr())
-	losesAMaster(t, "redis://"+line.address, func() { must(t, replica.CutOff(t.Context())) }, func() {
+	l := newLoss(t, "redis://"+line.address)
+	l.before = func() { must(t, replica.CutOff(t.Context())) }
+	l.replace = func() {
 		must(t, master.Kill())
 		must(t, replica.Promote(t.Context()))
 		line.to(replica.Addr())
-	})
+	}
+	l.heals()
 }
 
-// losesAMaster lets a crowd buy while a master of Redis is replaced. before is done in front of the buyer whose number is a third of the stock, replace
-// at half of it; the buyers from two thirds on wait for the load.
-func losesAMaster(t *testing.T, redis string, before, replace func()) {
+// loss is a rush in which a master of Redis is replaced.
+type loss struct {
+	*shop
+	t         *testing.T
+	consumers []*role
+	item      int64
+	stock     int
+	rush      *rush
+	// before is done in front of the buyer whose number is a third of the stock, replace at half of it; the buyers from two thirds on wait for the
+	// load. after is done at five sixths.
+	before, replace, after func()
+}
+
+func newLoss(t *testing.T, redis string, settings ...string) *loss {
 	t.Helper()
-	s := newShop(t, redis, kfake(t), healing()...).open(2, 0)
-	consumers := s.openWriters(2)
+	nothing := func() {}
+	l := &loss{t: t, before: nothing, replace: nothing, after: nothing}
+	l.shop = newShop(t, redis, kfake(t), append(healing(), settings...)...).open(2, 0)
+	l.consumers = l.openWriters(2)
 	stock, buyers := stockAndBuyers()
-	item := s.offer(stock, 13)
-	r := newRush(s, item, buyers)
+	l.stock, l.item = stock, l.offer(stock, 13)
+	l.rush = newRush(l.shop, l.item, buyers)
+	return l
+}
+
+// heals lets the crowd buy, and checks that the sale went on by itself, to the last unit.
+func (l *loss) heals() {
+	l.t.Helper()
 	var back *recovery
-	r.faults[stock/3] = before
-	r.faults[stock/2] = func() {
-		back = s.watchRecovery(item)
-		replace()
+	l.rush.faults[l.stock/3] = l.before
+	l.rush.faults[l.stock/2] = func() {
+		back = l.watchRecovery(l.item)
+		l.replace()
 	}
-	r.faults[2*stock/3] = func() { back.await(t) }
-	r.run()
-	r.sellsExactly(int64(stock), true)
-	s.alarmed(consumers, item, "stock_server", "stock_no_room")
-	back.report(r, 13, 15*time.Second)
+	l.rush.faults[2*l.stock/3] = func() { back.await(l.t) }
+	l.rush.faults[5*l.stock/6] = l.after
+	l.rush.run()
+	l.rush.sellsExactly(int64(l.stock), true)
+	l.alarmed(l.consumers, l.item, "stock_server", "stock_no_room")
+	back.report(l.rush, 13, 15*time.Second)
 }
 
 // Redis hangs: everybody is answered all the same, nothing piles up in the gateway, and when it goes on every unit that was taken meanwhile belongs to

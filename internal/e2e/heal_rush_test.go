@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,7 +52,8 @@ type rush struct {
 	faults map[int]func()
 
 	mu      sync.Mutex
-	coming  []*role // gateways that do not say yet where they listen
+	coming  []*role        // gateways that do not say yet where they listen
+	told    map[string]int // what buyers were told, every time they asked
 	answers []answer
 	served  []span
 }
@@ -61,7 +63,7 @@ type span struct{ began, ended time.Time }
 
 func newRush(s *shop, item int64, buyers int) *rush {
 	users := people(buyers, func(i int) string { return strconv.Itoa(3_000_000 + i) })
-	return &rush{s: s, item: item, users: users, faults: map[int]func(){}}
+	return &rush{s: s, item: item, users: users, faults: map[int]func(){}, told: map[string]int{}}
 }
 
 // run lets everybody buy, and returns the answers.
@@ -95,6 +97,9 @@ func (r *rush) insist(ctx context.Context, i int) (answer, span) {
 		var a answer
 		if gateway := r.gateway(attempt); gateway != nil {
 			a = r.s.buyAt(gateway, r.item, user, "key-"+user)
+			r.mu.Lock()
+			r.told[strings.TrimSpace(strconv.Itoa(a.status)+" "+a.code())]++
+			r.mu.Unlock()
 		}
 		if a.status != http.StatusServiceUnavailable && a.status != 0 {
 			return a, span{began, time.Now()}
@@ -141,6 +146,17 @@ func (r *rush) replaceGateway() {
 	r.mu.Lock()
 	r.coming = append(r.coming, another)
 	r.mu.Unlock()
+}
+
+// toldOnly checks that buyers were told nothing but that they have a unit, that there are none, or that they shall come back, with a reason.
+func (r *rush) toldOnly(reasons ...string) {
+	r.s.tb.Helper()
+	for what, times := range r.told {
+		if what != "202 PENDING" && what != "410 SOLD_OUT" && !slices.Contains(reasons, strings.TrimPrefix(what, "503 ")) {
+			r.s.tb.Errorf("%d times buyers were told %q", times, what)
+		}
+	}
+	r.s.tb.Logf("what buyers were told, every time they asked: %v", r.told)
 }
 
 // count is how many of the answers so far have the status. It must not be called while the crowd buys.

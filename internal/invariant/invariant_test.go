@@ -86,7 +86,7 @@ func (s *shop) must(err error) {
 
 func (s *shop) load() {
 	s.Helper()
-	token, ok, err := s.db.ClaimLoad(s.ctx, s.layout.Item)
+	token, ok, err := s.db.ClaimLoad(s.ctx, s.layout.Item, 0)
 	if err != nil || !ok {
 		s.Fatalf("claim: %v, %v", ok, err)
 	}
@@ -227,7 +227,7 @@ func TestWhatIsOnItsWayIsNoViolation(t *testing.T) {
 		"text for stock":  {func(s *shop) { s.redis(1, "stock", "SET", "seven") }, "unreadable"},
 		"lost buyers":     {func(s *shop) { s.redis(1, "buyers", "DEL") }, "unreadable"},
 		"a load": {func(s *shop) {
-			_, _, err := s.db.ClaimLoad(s.ctx, s.layout.Item)
+			_, _, err := s.db.ClaimLoad(s.ctx, s.layout.Item, 0)
 			s.must(err)
 		}, "a load is due or under way"},
 		"a promise": {func(s *shop) { s.orders = append(s.orders, sale.NewOrderID(s.layout.Item)) }, "was promised"},

@@ -49,6 +49,9 @@ type Config struct {
 	CallTimeout time.Duration
 	// LeaseTTL is when another keeper takes over from one that has stopped. Default 2s.
 	LeaseTTL time.Duration
+	// Patience is how long a load goes on while everything that it asks fails. Then it is left to another keeper, which may not be cut off from Kafka
+	// or Redis as this one seems to be. Default 5s.
+	Patience time.Duration
 	// KeepUp is how long the order writers may take for what is in Kafka if a load that can wait is to begin. Default 1s.
 	KeepUp time.Duration
 
@@ -57,7 +60,7 @@ type Config struct {
 	// ItemsAtOnce is how many items a loop works on at once, ShardsAtOnce how many shards of each. Default 8 each.
 	ItemsAtOnce  int
 	ShardsAtOnce int
-	// LoadsAtOnce is how many items are loaded at once; most of a load is waiting. Default 64.
+	// LoadsAtOnce is how many items are loaded at once; most of a load is waiting. Default 256.
 	LoadsAtOnce int
 	// RelayWorkers carry out corrections. Default 4.
 	RelayWorkers int
@@ -88,6 +91,7 @@ func (c Config) WithDefaults() Config {
 		{&c.TransferAge, time.Second},
 		{&c.CallTimeout, time.Second},
 		{&c.LeaseTTL, 2 * time.Second},
+		{&c.Patience, 5 * time.Second},
 		{&c.KeepUp, time.Second},
 	} {
 		if *d.at == 0 {
@@ -97,7 +101,7 @@ func (c Config) WithDefaults() Config {
 	for _, d := range []struct {
 		at    *int
 		value int
-	}{{&c.InFlight, 4096}, {&c.ItemsAtOnce, 8}, {&c.ShardsAtOnce, 8}, {&c.LoadsAtOnce, 64}, {&c.RelayWorkers, 4}} {
+	}{{&c.InFlight, 4096}, {&c.ItemsAtOnce, 8}, {&c.ShardsAtOnce, 8}, {&c.LoadsAtOnce, 256}, {&c.RelayWorkers, 4}} {
 		if *d.at == 0 {
 			*d.at = d.value
 		}
@@ -144,7 +148,7 @@ func (c Config) Validate() error {
 		{"record deadline", c.RecordDeadline}, {"margin", c.Margin}, {"catalogue interval", c.CatalogueEvery}, {"sweep interval", c.SweepEvery},
 		{"watch interval", c.WatchEvery}, {"transfers interval", c.TransfersEvery}, {"relay interval", c.RelayEvery},
 		{"expire interval", c.ExpireEvery}, {"events interval", c.EventsEvery}, {"retire interval", c.RetireEvery}, {"idle interval", c.IdleEvery}, {"transfer age", c.TransferAge}, {"call timeout", c.CallTimeout},
-		{"lease TTL", c.LeaseTTL}, {"time to keep up", c.KeepUp},
+		{"lease TTL", c.LeaseTTL}, {"patience", c.Patience}, {"time to keep up", c.KeepUp},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("%s %v is not above 0", d.name, d.value)

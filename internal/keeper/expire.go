@@ -31,41 +31,6 @@ func (k *Keeper) expireSome(ctx context.Context) (int, error) {
 	return k.cfg.Ledger.Expire(ctx, expireBatch)
 }
 
-// transfers finishes what a crash left between take and settle. It gives by the epoch that the record holds (rule R13), never by the current
-// one: after a load the shards refuse it, and only the record goes. Whoever else is at the same transfer, its gateway or another keeper,
-// does no harm: the destination remembers the operation.
-func (k *Keeper) transfers(ctx context.Context) {
-	if !k.transfersTurn.mine(ctx, k.cfg.Now()) {
-		return
-	}
-	items, cares := k.catalogue.watched()
-	for _, it := range items {
-		if cares[it.ID] != full || it.Shards == 1 || it.Epoch == 0 {
-			continue
-		}
-		k.transfersCrew.offer(ctx, it.ID, func() {
-			k.guard(ctx, "transfers", func() {
-				if err := k.finishTransfers(ctx, it.ID); err != nil && ctx.Err() == nil {
-					k.transfersTurn.failed.Store(true)
-					if k.seldom.say([2]any{"transfers", it.ID}) {
-						k.log.WarnContext(ctx, "keeper: transfers are left for later", "item", it.ID, "error", err)
-					}
-				}
-			})
-		})
-	}
-}
-
-func (k *Keeper) finishTransfers(ctx context.Context, item int64) error {
-	it, ok := k.catalogue.item(item)
-	if !ok {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*k.cfg.CallTimeout)
-	defer cancel()
-	return k.cfg.Stock.FinishTransfers(ctx, layoutOf(&it), k.cfg.TransferAge)
-}
-
 // every runs round at once, then whenever the interval has passed or it is woken, until ctx ends. Rounds do not overlap.
 func (k *Keeper) every(ctx context.Context, loop string, interval time.Duration, wake <-chan struct{}, round func(context.Context)) {
 	tick := time.NewTicker(interval)

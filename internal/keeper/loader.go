@@ -54,7 +54,19 @@ const (
 	reasonLayout     = "layout"     // a shard has another number of shards than the item
 	reasonEpoch      = "epoch"      // a shard is not of the item's last load
 	reasonAbandoned  = "abandoned"  // a loader stopped half-way
+	reasonTransfers  = "transfers"  // units are in transfer of which no record tells, or none that can be read
 )
+
+// Reasons of loads that people ask for. Nothing need be wrong with the stock, so they wait like those of wishes.
+const (
+	ReasonAsked  = "asked"
+	ReasonRepair = "repair" // of a difference that was found
+)
+
+// canWait reports whether a load for a reason would rather not stop a sale that goes on.
+func canWait(reason string) bool {
+	return reason == ledger.DuePlanned || reason == reasonAbandoned || reason == ReasonAsked || reason == ReasonRepair
+}
 
 // ErrNotLoadable is wrapped by the error of a load that can never succeed: there is no such item, it is retired, or it has no stock in Redis.
 var ErrNotLoadable = errors.New("it has no stock in Redis")
@@ -137,9 +149,10 @@ func (l *Loader) isLoaded(ctx context.Context, item int64) (bool, error) {
 	return err == nil && intact(&it, readings), err
 }
 
-// Load loads an item. reason is for logs and metrics. It takes as long as the outboxes, the brokers and the order writers need, and RecordDeadline
-// at least, unless the item was never loaded. It carries out what is wished of the item (ledger.Wish). It begins only when every shard and the brokers answer, so that it does not stop a sale which it
-// cannot resume. After an error nothing is broken: the stock may be unknown, and a load is due.
+// Load loads an item. reason is for logs and metrics, and ReasonAsked and ReasonRepair are Postponed as in Plan where the stock is whole. It takes as long
+// as the outboxes, the brokers and the order writers need, and RecordDeadline at least, unless the item was never loaded. It carries out what is
+// wished of the item (ledger.Wish). It begins only when every shard and the brokers answer, so that it does not stop a sale which it cannot
+// resume. After an error nothing is broken: the stock may be unknown, and a load is due.
 func (l *Loader) Load(ctx context.Context, item int64, reason string) (Outcome, error) {
 	return l.loadIf(ctx, item, reason, func(context.Context) (bool, error) { return true, nil })
 }
@@ -183,20 +196,26 @@ func (l *Loader) load(ctx context.Context, item int64, reason string, due func(c
 			}
 			return wanted(ctx)
 		}
-		// Where the stock is lost or was never there, the wish is carried out by a load that is due in any case.
-		readings, err := l.read(ctx, layoutOf(&it))
-		begun.planned = err == nil && intact(&it, readings)
 	}
-	if begun.planned && !l.timely(ctx) {
+	whole := false
+	if canWait(reason) {
+		// Where the stock is lost or was never there nothing is sold, and a load is due in any case. And whoever died between his claim and his fence has
+		// shut nothing.
+		readings, err := l.read(ctx, layoutOf(&it))
+		whole = err == nil && intact(&it, readings)
+	}
+	// What people think is wrong with a stock need not show in it: then nobody knows what was lost, and the deadline is waited for.
+	begun.planned = whole && (reason == ledger.DuePlanned || reason == reasonAbandoned)
+	if whole && !l.timely(ctx, layoutOf(&it)) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		if l.sweeper.seldom.say([2]any{"postponed", item}) {
-			l.log.InfoContext(ctx, "keeper: a change of the stock waits until brokers and order writers keep up", "item", item)
+			l.log.InfoContext(ctx, "keeper: a load that can wait does, until brokers and order writers keep up", "item", item, "reason", reason)
 		}
 		return Postponed, nil
 	}
-	if err := l.answering(ctx, &it); err != nil {
+	if begun.above, err = l.answering(ctx, &it); err != nil {
 		return 0, err
 	}
 	outcome, err := l.begin(ctx, &begun, due)
@@ -213,20 +232,24 @@ func (l *Loader) load(ctx context.Context, item int64, reason string, due func(c
 	return outcome, err
 }
 
-// answering asks every shard, those of a wish, too, and the brokers where the load will need them.
-func (l *Loader) answering(ctx context.Context, it *sale.Item) error {
+// answering asks every shard, those of a wish, too, and the brokers where the load will need them. It returns the newest token that a shard has seen.
+func (l *Loader) answering(ctx context.Context, it *sale.Item) (newest int64, err error) {
 	layout := layoutOf(it)
 	wish, err := l.wish(ctx, it.ID)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	layout.Shards = max(layout.Shards, wish.Shards)
-	if _, err := l.read(ctx, layout); err != nil {
-		return err
+	readings, err := l.read(ctx, layout)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range readings {
+		newest = max(newest, r.Token)
 	}
 	if it.Epoch == 0 {
-		return nil
+		return newest, nil
 	}
 	_, err = l.ends(ctx)
-	return err
+	return newest, err
 }

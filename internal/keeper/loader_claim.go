@@ -14,6 +14,7 @@ var errTakenOver = errors.New("somebody else took the load over")
 type loading struct {
 	item    int64
 	token   int64  // of the claim; 0 for none
+	above   int64  // the newest token that a shard has seen
 	lease   string // name of the item's lease; "" for none
 	holder  string
 	planned bool // nothing was wrong with the stock: it is a wish that is to be carried out
@@ -41,7 +42,7 @@ func (l *Loader) begin(ctx context.Context, b *loading, due func(context.Context
 	if !still {
 		return NotDue, nil
 	}
-	token, ok, err := l.claim(ctx, b.item)
+	token, ok, err := l.claim(ctx, b.item, b.above)
 	if err != nil {
 		return 0, err
 	}

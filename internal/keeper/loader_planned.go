@@ -7,12 +7,13 @@ import (
 	"flashgate/shard"
 )
 
-// timely reports whether the brokers answer and the order writers keep up: then a load takes a moment. During an outage it would stop a sale that
-// goes on.
-func (l *Loader) timely(ctx context.Context) bool {
+// timely reports whether the brokers take what is old enough for the sweep, and answer, and the order writers keep up: then a load takes a moment. During
+// an outage it would stop a sale that goes on.
+func (l *Loader) timely(ctx context.Context, layout shard.Layout) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.KeepUp)
 	defer cancel()
-	return l.drain(ctx) == nil
+	_, err := l.sweeper.sweep(ctx, layout, false)
+	return err == nil && l.drain(ctx) == nil
 }
 
 // intact reports whether every shard has the whole stock of the item's last load.
@@ -36,7 +37,7 @@ func intact(it *sale.Item, readings []shard.ShardReading) bool {
 //     nothing waits. A server that was wiped in between, be it before the fence, has none of them: only a load writes those. One
 //     that was restarted, or promoted, is another server.
 //
-// Whatever cannot be read is a reason to wait.
+// Whatever cannot be read is a reason to wait, and so is a server that tells nothing about itself: it may have taken over from another one at any time.
 type calm struct {
 	ok      bool
 	layout  shard.Layout
@@ -55,7 +56,7 @@ func (l *Loader) calmBefore(ctx context.Context, b *loading, it *sale.Item) calm
 		return c
 	}
 	for _, s := range c.servers {
-		if s.Changed() {
+		if !s.Known() || s.Changed() {
 			return c
 		}
 	}
@@ -74,7 +75,11 @@ func (c calm) still(ctx context.Context, l *Loader, token int64) bool {
 		return false
 	}
 	for _, r := range readings {
-		if r.Fault != nil || r.Loaded || r.Token != token || r.K != int64(c.layout.Shards) || r.Epoch != c.epoch || r.Entries != 0 || r.Waiting != 0 {
+		if r.Fault != nil || r.Loaded || r.Token != token || r.K != int64(c.layout.Shards) || r.Epoch != c.epoch {
+			return false
+		}
+		// An entry that is gone and was never removed is still counted.
+		if r.Entries != 0 || r.MustEntries != 0 || r.Waiting != 0 {
 			return false
 		}
 	}
@@ -83,8 +88,8 @@ func (c calm) still(ctx context.Context, l *Loader, token int64) bool {
 		return false
 	}
 	for i, s := range servers {
-		// Against itself, and against the one before: a server that tells nothing about itself any more is no other.
-		if s.Changed() || (shard.ShardServer{Stored: c.servers[i].Current, Current: s.Current}).Changed() {
+		// Against itself, and against the one before.
+		if !s.Known() || s.Changed() || (shard.ShardServer{Stored: c.servers[i].Current, Current: s.Current}).Changed() {
 			return false
 		}
 	}

@@ -93,6 +93,7 @@ func (l *Loader) steps(ctx context.Context, b *loading) (Outcome, error) {
 // after the deadline. What comes to Kafka even later, from a gateway that was stopped and wakes up, is of an older epoch than the snapshot,
 // and is refused by the order writer (rule R8).
 func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.Time) error {
+	failing := l.patience()
 	for wait := lookFirst; ; wait = min(2*wait, lookLongest) {
 		found, err := l.sweeper.sweep(ctx, layout, true)
 		if err == nil && l.empty(found, fenced) {
@@ -100,8 +101,9 @@ func (l *Loader) quiesce(ctx context.Context, layout shard.Layout, fenced time.T
 		}
 		if found.removed > 0 {
 			wait = lookFirst
+			failing = l.patience() // some of it works
 		}
-		if !pause.For(ctx, wait) {
+		if failing.enough(err) || !pause.For(ctx, wait) {
 			return fmt.Errorf("empty the outboxes: %w", errors.Join(context.Cause(ctx), err))
 		}
 	}
@@ -139,15 +141,34 @@ func (l *Loader) drain(ctx context.Context) error {
 
 // until looks again and again. An error is a look that failed.
 func (l *Loader) until(ctx context.Context, look func() (bool, error)) error {
+	failing := l.patience()
 	for wait := lookFirst; ; wait = min(2*wait, lookLongest) {
 		ok, err := look()
 		if ok {
 			return nil
 		}
-		if !pause.For(ctx, wait) {
+		if failing.enough(err) || !pause.For(ctx, wait) {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
+}
+
+// patience bounds how long a step of a load is tried that only fails. A loader that is cut off from the brokers, or from a shard, would keep the item's
+// lease, and the sale shut, for as long as it lives, whoever else could load it. Beginning anew costs at most one record deadline more. A step
+// that works and is not through yet, as the order writers are behind, is waited for without an end.
+type patience struct {
+	limit time.Duration
+	since time.Time // of the first failure behind the last look that was none
+}
+
+func (l *Loader) patience() *patience { return &patience{limit: l.cfg.Patience, since: time.Now()} }
+
+// enough is told how a look ended, and reports whether it was the last one.
+func (p *patience) enough(err error) bool {
+	if err == nil {
+		p.since = time.Now()
+	}
+	return err != nil && time.Since(p.since) >= p.limit
 }
 
 // The calls of a load, each under its own bound.
@@ -207,10 +228,10 @@ func (l *Loader) take(ctx context.Context, b *loading, ttl time.Duration) (bool,
 	return l.cfg.Ledger.Lease(ctx, b.lease, b.holder, ttl)
 }
 
-func (l *Loader) claim(ctx context.Context, item int64) (int64, bool, error) {
+func (l *Loader) claim(ctx context.Context, item, above int64) (int64, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.databaseTimeout())
 	defer cancel()
-	return l.cfg.Ledger.ClaimLoad(ctx, item)
+	return l.cfg.Ledger.ClaimLoad(ctx, item, above)
 }
 
 func (l *Loader) renew(ctx context.Context, item, token int64) (bool, error) {

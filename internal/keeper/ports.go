@@ -64,7 +64,7 @@ type Ledger interface {
 	PostponeCorrections(ctx context.Context, ids []int64, after time.Duration) error
 
 	LoadWatch(ctx context.Context) ([]ledger.LoadState, error)
-	ClaimLoad(ctx context.Context, item int64) (token int64, ok bool, err error)
+	ClaimLoad(ctx context.Context, item, above int64) (token int64, ok bool, err error)
 	RenewLoad(ctx context.Context, item, token int64) (bool, error)
 	Snapshot(ctx context.Context, item, token int64) (ledger.Snapshot, bool, error)
 	EndLoad(ctx context.Context, item, token int64) error

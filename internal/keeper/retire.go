@@ -179,8 +179,8 @@ func (r *retire) quiet(ctx context.Context, item int64) (bool, error) {
 	}
 }
 
-// moving reports whether units are in transfer. Where a shard has no stock nothing will ever come of a transfer: no load is due for an item that is
-// over and has no live order, and its units are nobody's.
+// moving reports whether units are in transfer. Where a shard has no stock nothing will ever come of a transfer: the load that is due counts
+// from the database, and of an item that is over without a live order the units are nobody's.
 func moving(readings []shard.ShardReading) bool {
 	units := int64(0)
 	for _, s := range readings {

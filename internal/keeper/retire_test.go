@@ -188,7 +188,7 @@ var hindrances = []hindrance{
 	{
 		"a loader",
 		func(l *lab, y shard.Layout) {
-			_, ok, err := l.db.ClaimLoad(l.ctx, y.Item)
+			_, ok, err := l.db.ClaimLoad(l.ctx, y.Item, 0)
 			if err != nil || !ok {
 				l.Fatalf("claim: %v, %v", ok, err)
 			}

@@ -145,10 +145,10 @@ func (s *stepper) Item(ctx context.Context, id int64) (sale.Item, bool, error) {
 	return s.Ledger.Item(ctx, id)
 }
 
-func (s *stepper) ClaimLoad(ctx context.Context, item int64) (int64, bool, error) {
+func (s *stepper) ClaimLoad(ctx context.Context, item, above int64) (int64, bool, error) {
 	s.meet("claim", false)
 	defer s.meet("claim", true)
-	return s.Ledger.ClaimLoad(ctx, item)
+	return s.Ledger.ClaimLoad(ctx, item, above)
 }
 
 func (s *stepper) RenewLoad(ctx context.Context, item, token int64) (bool, error) {

@@ -216,6 +216,8 @@ func (w *watch) load(ctx context.Context, item int64, reason string, due func(co
 			failed := err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotLoadable)
 			w.fail.worked(item, w.k.cfg.Now(), !failed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
 			if failed {
+				// Perhaps this keeper alone is cut off from what a load needs.
+				w.k.watchTurn.failed.Store(true)
 				w.k.metrics.alarm(alarmLoad, item)
 				w.k.log.ErrorContext(ctx, "keeper: cannot load the stock, trying again", "item", item, "reason", reason, "error", err)
 			}

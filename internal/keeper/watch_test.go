@@ -265,7 +265,7 @@ func TestColdStart(t *testing.T) {
 			ids := []sale.OrderID{l.buy(gateway, layout, "1", 2), l.buy(gateway, layout, "2", 1)}
 			answered = append(answered, ids)
 		}
-		// An item whose sale is over and of which nobody has anything: nothing to load.
+		// An item whose sale is over and of which nobody has anything is loaded, too: only so its shards can tell that nobody has.
 		over := l.sale(10, 1, func(s *sale.Sale) { s.StartsAt, s.EndsAt = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour) })
 		l.redis("FLUSHALL")
 		l.run(l.keeper())
@@ -274,8 +274,44 @@ func TestColdStart(t *testing.T) {
 				t.Error(report)
 			}
 		}
-		if n := l.redis("EXISTS", key(over, 0, "stock")); n != "0" {
-			t.Error("an item that is over was loaded")
+		if report := l.atRest(over); report.Free != 10 {
+			t.Error(report)
+		}
+	})
+}
+
+// A shard that was seen by a newer loader than this database knows of: its database was restored from a backup, or is a new one, and Redis is not.
+func TestShardsThatKnowNewerTokens(t *testing.T) {
+	for name, token := range map[string]string{"an older database": "300", "a token that is none": "9007199254740991"} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, l *lab) {
+				layout := l.sale(20, 3)
+				id := l.buy(l.gateway(l.tape), layout, "1", 2)
+				l.redis("HSET", key(layout, 1, "meta"), "token", token, "epoch", token)
+				stop := l.run(l.keeper())
+				if report := l.atRest(layout, id); report.Free != 18 {
+					t.Error(report)
+				}
+				stop()
+				// At once, and not by a claim after the other.
+				if n := l.metric("flashgate_keeper_loads_total", "loaded") + l.metric("flashgate_keeper_loads_total", "taken_over"); n > 2 {
+					t.Errorf("%v loads", n)
+				}
+			})
+		})
+	}
+}
+
+// Reservations that count as waiting while the outbox is empty keep a shard from selling once they are as many as its limit, and nothing ever takes
+// them off.
+func TestReservationsThatNoEntryHolds(t *testing.T) {
+	everywhere(t, func(t *testing.T, l *lab) {
+		layout := l.sale(20, 2)
+		l.redis("HSET", key(layout, 1, "meta"), "waiting", "200000", "units", "200000")
+		l.run(l.keeper())
+		devtest.Eventually(t, timeout, func() bool { return l.metric("flashgate_keeper_loads_total", reasonUnreadable, "loaded") == 1 }, "the item is loaded")
+		if report := l.atRest(layout); report.Free != 20 {
+			t.Error(report)
 		}
 	})
 }

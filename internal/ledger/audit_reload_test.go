@@ -49,7 +49,7 @@ func TestAReloadHasOneAuditRow(t *testing.T) {
 		t.Errorf("while it is loaded: %d rows, epoch %v → %v", rows, before, after)
 	}
 	_, was, _ := l.epochs(item)
-	token, ok, err := l.ClaimLoad(t.Context(), item)
+	token, ok, err := l.ClaimLoad(t.Context(), item, 0)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -63,7 +63,7 @@ func TestAReloadHasOneAuditRow(t *testing.T) {
 		t.Errorf("after the load: %d rows, epoch %v → %v, want %d → %d", rows, before, after, *was, token)
 	}
 	// The row is that of one load: what comes later does not change it.
-	next, _, err := l.ClaimLoad(t.Context(), item)
+	next, _, err := l.ClaimLoad(t.Context(), item, 0)
 	if err == nil {
 		_, _, err = l.Snapshot(t.Context(), item, next)
 	}

@@ -320,11 +320,11 @@ func TestALostCommitReplyIsResolved(t *testing.T) {
 			}
 
 			// A claim or a snapshot that may be somebody else's by now is not taken over; another one follows.
-			if token, ok, err := faulty().ClaimLoad(t.Context(), item); err != nil || ok != (name == "not committed") {
+			if token, ok, err := faulty().ClaimLoad(t.Context(), item, 0); err != nil || ok != (name == "not committed") {
 				t.Errorf("claim: %d, %v, %v", token, ok, err)
 			}
 			l.exec(`UPDATE flash_sale_item SET lease_until = NULL`)
-			token, ok, err := other.ClaimLoad(t.Context(), item)
+			token, ok, err := other.ClaimLoad(t.Context(), item, 0)
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}

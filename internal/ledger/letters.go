@@ -3,7 +3,9 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -36,6 +38,24 @@ func (db *DB) ClosedLetters(ctx context.Context, topic uuid.UUID) (map[int32][]i
 		return nil, fmt.Errorf("read which dead letters are closed: %w", err)
 	}
 	return closed, nil
+}
+
+// LetterClosedAt returns when a dead letter was closed, by the clock of the database; false where it is open.
+func (db *DB) LetterClosedAt(ctx context.Context, topic uuid.UUID, letter LetterPlace) (at time.Time, ok bool, err error) {
+	err = db.read(ctx, func(ctx context.Context) error {
+		ok = false
+		err := db.pool.QueryRow(ctx, `SELECT closed_at FROM flash_sale_dead_letter WHERE topic_id = $1 AND partition = $2 AND position = $3`,
+			[16]byte(topic), letter.Partition, letter.Offset).Scan(&at)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		ok = err == nil
+		return err
+	})
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("read when a dead letter was closed: %w", err)
+	}
+	return at, ok, nil
 }
 
 // CloseLetters notes that dead letters of a topic were put back into the orders topic, with one row in the audit table that names them and says what was

@@ -36,6 +36,12 @@ func TestLettersAreClosed(t *testing.T) {
 	if closed, want := l.closed(topic), map[int32][]int64{0: {1 << 40}, 3: {9, 10, 17}}; !reflect.DeepEqual(closed, want) {
 		t.Errorf("closed are %v, want %v", closed, want)
 	}
+	if at, ok, err := l.LetterClosedAt(t.Context(), topic, LetterPlace{3, 17}); !ok || err != nil || at.IsZero() {
+		t.Errorf("closed at %v, %v, %v", at, ok, err)
+	}
+	if at, ok, err := l.LetterClosedAt(t.Context(), other, LetterPlace{3, 17}); ok || err != nil || !at.IsZero() {
+		t.Errorf("the letter of the other topic is closed: %v, %v, %v", at, ok, err)
+	}
 	rows, err := l.Audit(t.Context(), AuditFilter{Subject: "dlq", Limit: 1})
 	if err != nil || len(rows) != 1 || rows[0].What != "dlq.replay" || rows[0].Before != nil ||
 		string(rows[0].After) != `{"asked": {"reason": "refused"}, "count": 1, "letters": ["4:5"]}` {

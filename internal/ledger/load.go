@@ -15,20 +15,29 @@ import (
 // loadLease is how long a loader has an item to itself after it claimed or renewed. It renews every second.
 const loadLease = 2 * time.Second
 
+// maxToken is above every token that a loader can have had; the fence replaces what is not below it.
+const maxToken = 1 << 52
+
 // ClaimLoad claims the load of an item and returns the token of the claim, which fences shards and stamps the epoch. It is refused while
 // another loader's lease runs, for a retired item, and for one that does not exist. The lease only saves double work: a claim that is not the
 // newest any more is refused by Snapshot and by the shards' fences.
 //
+// The token is above the newest that a shard has seen: they know newer ones than this database if it was restored from a backup, or is a new one.
+//
 // After an error of kind Unknown the claim may stand; it is then nobody's, and its lease runs out.
-func (db *DB) ClaimLoad(ctx context.Context, item int64) (token int64, ok bool, err error) {
+func (db *DB) ClaimLoad(ctx context.Context, item, above int64) (token int64, ok bool, err error) {
+	if above >= maxToken {
+		above = 0
+	}
+
 	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		// After a lost COMMIT the number may be ours or somebody else's by now: no token is taken over, the lease decides.
 		//
 		// clock_timestamp(), because the statement may have waited for the row behind a batch of orders.
 		err := tx.QueryRow(ctx, `
-UPDATE flash_sale_item SET claim = claim + 1, lease_until = clock_timestamp() + $2
+UPDATE flash_sale_item SET claim = greatest(claim, $3) + 1, lease_until = clock_timestamp() + $2
 WHERE id = $1 AND retired_at IS NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-RETURNING claim`, item, loadLease).Scan(&token)
+RETURNING claim`, item, loadLease, above).Scan(&token)
 		ok = err == nil
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -188,17 +197,15 @@ type LoadState struct {
 	DueSince  time.Time // zero if not due, or planned
 }
 
-// LoadWatch returns the load states of the items whose stock in Redis has to be right: those of the counter model that are not retired and
-// whose sale has not ended or that have live orders (sold counts exactly those), or of which somebody wishes something.
+// LoadWatch returns the load states of the items whose stock in Redis has to be right: those of the counter model that are not retired. One whose sale has
+// ended is among them, sold or not: only a loaded shard can tell who bought, and who did not.
 func (db *DB) LoadWatch(ctx context.Context) ([]LoadState, error) {
 	var states []LoadState
 	err := db.read(ctx, func(ctx context.Context) (err error) {
 		rows, _ := db.pool.Query(ctx, `
 SELECT i.id, i.shards, i.epoch, i.claim, coalesce(i.lease_until > clock_timestamp(), false),
        coalesce(i.load_due_reason, CASE WHEN `+wished+` THEN $1 END, ''), i.load_due_at
-FROM flash_sale_item i JOIN flash_sale s ON s.id = i.sale_id
-WHERE i.retired_at IS NULL AND i.stock_model = 'counter' AND (s.ends_at > now() OR i.sold > 0 OR `+wished+`)
-ORDER BY i.id`, DuePlanned)
+FROM flash_sale_item i WHERE i.retired_at IS NULL AND i.stock_model = 'counter' ORDER BY i.id`, DuePlanned)
 		states, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoadState, err error) {
 			var since *time.Time
 			err = row.Scan(&s.ItemID, &s.Shards, &s.Epoch, &s.Claim, &s.Leased, &s.Due, &since)

@@ -14,7 +14,7 @@ import (
 func (l *lab) load(item int64) (token int64) {
 	l.tb.Helper()
 	ctx := l.tb.Context()
-	token, ok, err := l.ClaimLoad(ctx, item)
+	token, ok, err := l.ClaimLoad(ctx, item, 0)
 	if err != nil || !ok {
 		l.tb.Fatalf("claim: %v, %v", ok, err)
 	}
@@ -41,7 +41,7 @@ func TestSnapshotHasTheLiveOrders(t *testing.T) {
 	if _, outcome, err := l.Cancel(t.Context(), cancelled.OrderID, "cancelled"); outcome != CancelDone || err != nil {
 		t.Fatal(outcome, err)
 	}
-	token, ok, err := l.ClaimLoad(t.Context(), item)
+	token, ok, err := l.ClaimLoad(t.Context(), item, 0)
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -68,11 +68,11 @@ func TestOneLoaderAtATime(t *testing.T) {
 	l := newLab(t)
 	ctx := t.Context()
 	item := l.item(10)
-	first, ok, err := l.ClaimLoad(ctx, item)
+	first, ok, err := l.ClaimLoad(ctx, item, 0)
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if _, ok, err := l.ClaimLoad(ctx, item); ok || err != nil {
+	if _, ok, err := l.ClaimLoad(ctx, item, 0); ok || err != nil {
 		t.Fatalf("claimed under another one's lease: %v, %v", ok, err)
 	}
 	if ok, err := l.RenewLoad(ctx, item, first); !ok || err != nil {
@@ -93,7 +93,7 @@ func TestOneLoaderAtATime(t *testing.T) {
 	if w := watch(); !w.Abandoned {
 		t.Errorf("stopped: %+v", w)
 	}
-	second, ok, err := l.ClaimLoad(ctx, item)
+	second, ok, err := l.ClaimLoad(ctx, item, 0)
 	if !ok || err != nil || second <= first {
 		t.Fatal(second, ok, err)
 	}
@@ -107,7 +107,7 @@ func TestOneLoaderAtATime(t *testing.T) {
 	if _, ok, err := l.Snapshot(ctx, item, first); ok || err != nil {
 		t.Errorf("snapshot of an old claim: %v, %v", ok, err)
 	}
-	if _, ok, err := l.ClaimLoad(ctx, item); ok || err != nil {
+	if _, ok, err := l.ClaimLoad(ctx, item, 0); ok || err != nil {
 		t.Errorf("the second loader lost its lease: %v, %v", ok, err)
 	}
 	if _, ok, err := l.Snapshot(ctx, item, second); !ok || err != nil {
@@ -123,7 +123,7 @@ func TestOneLoaderAtATime(t *testing.T) {
 	if err := l.EndLoad(ctx, item, second); err != nil {
 		t.Error(err)
 	}
-	if third, ok, err := l.ClaimLoad(ctx, item); !ok || err != nil || third != second+1 {
+	if third, ok, err := l.ClaimLoad(ctx, item, 0); !ok || err != nil || third != second+1 {
 		t.Errorf("claim after the end: %d, %v, %v", third, ok, err)
 	}
 }
@@ -138,7 +138,7 @@ func TestClaimsAreNeverGivenTwice(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			token, ok, err := l.ClaimLoad(t.Context(), item)
+			token, ok, err := l.ClaimLoad(t.Context(), item, 0)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || !ok || seen[token] {
@@ -154,11 +154,11 @@ func TestClaimsAreNeverGivenTwice(t *testing.T) {
 func TestALeaseRunsOut(t *testing.T) {
 	l := newLab(t)
 	item := l.item(10)
-	if _, ok, err := l.ClaimLoad(t.Context(), item); !ok || err != nil {
+	if _, ok, err := l.ClaimLoad(t.Context(), item, 0); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	devtest.Eventually(t, patience, func() bool {
-		_, ok, err := l.ClaimLoad(t.Context(), item)
+		_, ok, err := l.ClaimLoad(t.Context(), item, 0)
 		return ok && err == nil
 	}, "the lease of a loader that never renews does not end")
 }
@@ -183,7 +183,7 @@ func TestLoadSettlesThatALoadWasDue(t *testing.T) {
 	}
 }
 
-func TestLoadWatchFollowsItemsThatSell(t *testing.T) {
+func TestLoadWatchFollowsItemsThatAreNotRetired(t *testing.T) {
 	l := newLab(t)
 	upcoming, ended, live, retired, lots := aSale(1), aSale(1), aSale(1), aSale(1), aSale(1)
 	upcoming.StartsAt, upcoming.EndsAt = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
@@ -192,18 +192,38 @@ func TestLoadWatchFollowsItemsThatSell(t *testing.T) {
 	}
 	lots.Items[0].Model = sale.Lots
 	upcoming, live, retired = l.create(upcoming), l.create(live), l.create(retired)
-	l.create(ended)
+	ended = l.create(ended)
 	l.create(lots)
 	l.expect(l.write(reserved(live.Items[0].ID, "a")), Stored)
 	l.exec(`UPDATE flash_sale_item SET retired_at = now() WHERE sale_id = $1`, retired.ID)
 	states, err := l.LoadWatch(t.Context())
-	if err != nil || len(states) != 2 || states[0].ItemID != upcoming.Items[0].ID || states[1].ItemID != live.Items[0].ID {
+	if err != nil || len(states) != 3 || states[0].ItemID != upcoming.Items[0].ID || states[1].ItemID != live.Items[0].ID || states[2].ItemID != ended.Items[0].ID {
 		t.Errorf("watched: %+v, %v", states, err)
 	}
-	if _, ok, err := l.ClaimLoad(t.Context(), retired.Items[0].ID); ok || err != nil {
+	if _, ok, err := l.ClaimLoad(t.Context(), retired.Items[0].ID, 0); ok || err != nil {
 		t.Errorf("claimed a retired item: %v, %v", ok, err)
 	}
-	if _, ok, err := l.ClaimLoad(t.Context(), 12345); ok || err != nil {
+	if _, ok, err := l.ClaimLoad(t.Context(), 12345, 0); ok || err != nil {
 		t.Errorf("claimed no item: %v, %v", ok, err)
+	}
+}
+
+// A database that is younger than what Redis has seen claims above that, and not above what no loader can have written.
+func TestAClaimIsAboveWhatTheShardsHaveSeen(t *testing.T) {
+	l := newLab(t)
+	item := l.item(10)
+	last := int64(0)
+	for _, c := range []struct{ above, want int64 }{{0, 1}, {300, 301}, {7, 302}, {1<<52 - 1, 1 << 52}} {
+		token, ok, err := l.ClaimLoad(t.Context(), item, c.above)
+		if !ok || err != nil || token != c.want {
+			t.Fatalf("above %d: token %d, want %d; %v, %v", c.above, token, c.want, ok, err)
+		}
+		last = token
+		if err := l.EndLoad(t.Context(), item, token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if token, ok, err := l.ClaimLoad(t.Context(), item, 1<<53-1); !ok || err != nil || token != last+1 {
+		t.Errorf("above a token that is none: %d, %v, %v", token, ok, err)
 	}
 }

@@ -85,7 +85,7 @@ func TestALoadReadsTheOrdersOfItsItemAlone(t *testing.T) {
 		l.write(events...)
 	}
 	l.write(reserved(small, "a"), reserved(small, "b"))
-	token, ok, err := l.ClaimLoad(t.Context(), small)
+	token, ok, err := l.ClaimLoad(t.Context(), small, 0)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}

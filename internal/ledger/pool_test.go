@@ -140,7 +140,7 @@ func everyMethod(ctx context.Context, db *DB, a, b int64, user string) error {
 	check(err)
 	_, _, _, err = db.Standing(ctx, a, []sale.OrderID{events[0].OrderID})
 	check(err)
-	if token, ok, err := db.ClaimLoad(ctx, b); err != nil {
+	if token, ok, err := db.ClaimLoad(ctx, b, 0); err != nil {
 		check(err)
 	} else if ok {
 		_, err = db.RenewLoad(ctx, b, token)

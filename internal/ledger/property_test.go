@@ -284,7 +284,7 @@ func (tr *trial) restock(t *rapid.T) {
 func (tr *trial) load(t *rapid.T) {
 	item := rapid.SampledFrom(tr.items).Draw(t, "item")
 	ctx := context.Background()
-	token, ok, err := tr.ClaimLoad(ctx, item)
+	token, ok, err := tr.ClaimLoad(ctx, item, 0)
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}

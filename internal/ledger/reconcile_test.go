@@ -53,7 +53,7 @@ func TestBooks(t *testing.T) {
 		t.Errorf("%+v, %v, %v", totals, ok, err)
 	}
 
-	if token, ok, err := l.ClaimLoad(ctx, item); err != nil || !ok {
+	if token, ok, err := l.ClaimLoad(ctx, item, 0); err != nil || !ok {
 		t.Fatal(token, ok, err)
 	}
 	if b, _, err = l.Books(ctx, item, nil); err != nil || !b.Leased || len(b.Ended) != 0 {

@@ -53,7 +53,7 @@ func TestRetire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, ok, err := l.ClaimLoad(ctx, loading)
+	token, ok, err := l.ClaimLoad(ctx, loading, 0)
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -115,7 +115,7 @@ func TestRetire(t *testing.T) {
 	if got := l.pay(success(late, "2")); got != (sale.PaymentResult{Status: sale.Rejected, RefundDue: true}) {
 		t.Errorf("late payment: %+v", got)
 	}
-	if _, ok, err := l.ClaimLoad(ctx, loading); ok || err != nil {
+	if _, ok, err := l.ClaimLoad(ctx, loading, 0); ok || err != nil {
 		t.Errorf("claim of a retired item: %v, %v", ok, err)
 	}
 	if n := lookup[int64](l, `SELECT count(*) FROM flash_sale_correction`); n != 0 {

@@ -92,7 +92,7 @@ func (f *field) prepare() sale.Item {
 // load writes the stock of an item as a load does.
 func (f *field) load(it sale.Item) {
 	f.Helper()
-	token, ok, err := f.db.ClaimLoad(f.ctx, it.ID)
+	token, ok, err := f.db.ClaimLoad(f.ctx, it.ID, 0)
 	f.must(err)
 	if !ok {
 		f.Fatal("somebody else loads")
@@ -195,6 +195,10 @@ func TestEverythingThatKeepsASaleFromOpening(t *testing.T) {
 	f.must(f.client.Do(f.ctx, f.client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory-policy", "allkeys-lru").Build()).Error())
 	f.wait("redis 127.0.0.1", preflight.NoGo, "allkeys-lru")
 	f.must(f.client.Do(f.ctx, f.client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory-policy", "noeviction").Build()).Error())
+	// A full one.
+	f.must(f.client.Do(f.ctx, f.client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "100000").Build()).Error())
+	f.wait("redis 127.0.0.1", preflight.NoGo, "is full")
+	f.must(f.client.Do(f.ctx, f.client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "0").Build()).Error())
 	// A server that takes no writes.
 	f.must(f.client.Do(f.ctx, f.client.B().Replicaof().Host("127.0.0.1").Port(1).Build()).Error())
 	f.wait("redis 127.0.0.1", preflight.NoGo, "replica")

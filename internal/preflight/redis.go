@@ -49,6 +49,10 @@ func (f *flight) judgeServer(node shard.Node) {
 		f.report.add(check, NoGo, "%s", fault)
 		return
 	}
+	if full := node.Full(); full != "" {
+		f.report.add(check, NoGo, "%s", full)
+		return
+	}
 	limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
 	used, _ := strconv.ParseInt(info["used_memory"], 10, 64)
 	var remarks []string

@@ -10,7 +10,7 @@
 //	drift = quantity − free − in transfer − units of marks − units of restocks that wait − units of live orders without a mark
 //
 // is 0 however much is in flight. Marks that wait to be voided are left out: their units never existed. As sold is the sum of the live orders, this is
-// quantity − sold − free − in flight − in transfer, with the marks of live orders counted in sold.
+// quantity − sold − free − reserved − in transfer, with the marks of live orders counted in sold, and all others in reserved.
 //
 // # Why one reading proves nothing
 //
@@ -34,4 +34,5 @@
 // the order writers have not read what was in the orders topic after both were seen to be over. See lost.go.
 //
 //	reconcile.go  Checker, Check    reading.go  one reading, judged    report.go  what several add up to    lost.go  reservations whose event is nowhere
+//	unknown.go  why nothing can be said
 package reconcile

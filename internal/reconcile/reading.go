@@ -44,8 +44,9 @@ type suspect struct {
 type reading struct {
 	item    sale.Item // as in the database
 	shards  []shard.Account
-	known   bool // every shard answered with numbers that count
-	settled bool // nothing is being loaded, and every shard is whole, and of the item's epoch and layout
+	known   bool   // every shard answered with numbers that count
+	settled bool   // nothing is being loaded, and every shard is whole, and of the item's epoch and layout
+	why     string // it is not settled
 
 	free, moving, held int64 // held: units of all marks, without those that wait to be voided
 	heldLive           int64 // units of marks whose order is live
@@ -60,7 +61,8 @@ type reading struct {
 // read reads an item once. it is what the database said of it before.
 func (c *Checker) read(ctx context.Context, it *sale.Item) (*reading, bool, error) {
 	r := &reading{named: make(map[sale.OrderID]bool), concerns: make(map[sale.OrderID]Concern), rowless: make(map[sale.OrderID]suspect)}
-	r.shards = c.accounts(ctx, it)
+	shards, fault := c.accounts(ctx, it)
+	r.shards = shards
 	var asked []sale.OrderID
 	for _, s := range r.shards {
 		for _, m := range s.Marks {
@@ -73,12 +75,15 @@ func (c *Checker) read(ctx context.Context, it *sale.Item) (*reading, bool, erro
 	}
 	r.item = books.Item
 	r.number(it, &books)
+	if !r.settled {
+		r.why = r.unsettledBecause(it, &books, fault, c.cfg.CallTimeout)
+	}
 	r.compare(&books)
 	return r, true, nil
 }
 
-// accounts reads Redis. Where it does not answer in time nothing is known of any shard.
-func (c *Checker) accounts(ctx context.Context, it *sale.Item) []shard.Account {
+// accounts reads Redis. Where it does not answer in time nothing is known of any shard. The error says what is not known; everything else is good beside it.
+func (c *Checker) accounts(ctx context.Context, it *sale.Item) ([]shard.Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
 	accounts, err := c.cfg.Stock.Accounts(ctx, shard.Layout{Item: it.ID, Shards: it.Shards})
@@ -91,7 +96,7 @@ func (c *Checker) accounts(ctx context.Context, it *sale.Item) []shard.Account {
 			accounts[i].ShardReading = shard.ShardReading{Shard: i, Buyers: -1, Pending: -1, Moving: -1, Epoch: -1}
 		}
 	}
-	return accounts
+	return accounts, err
 }
 
 func (c *Checker) books(ctx context.Context, item int64, asked []sale.OrderID) (ledger.Books, bool, error) {

@@ -136,7 +136,7 @@ func (c *Checker) conclude(ctx context.Context, streak []*reading) (Report, bool
 	if len(streak) == 1 && !last.clean() {
 		// Loaded a moment ago, or out of time. One reading proves nothing.
 		report := unsettled(last)
-		report.Drift = nil
+		report.Unknown = whyTooFew
 		return report, true, nil
 	}
 	lasting := lastingConcerns(streak)

@@ -14,11 +14,13 @@ type Report struct {
 	Shards []shard.ShardReading
 
 	Free     *int64
-	InFlight *int64 // of marks whose order is not live in the database
+	InFlight *int64 // reserved: of marks whose order is not live in the database, also those of Orders with the reasons EventLost and MarkLeft
 	Moving   *int64 // in transfers, and of restocks that wait to be added
 	// Drift is Quantity − Sold − Free − InFlight − Moving; above 0: units are missing from Redis. It is unknown, too, while an item is being loaded, and
 	// where so much moves that the readings do not agree about a difference.
 	Drift *int64
+	// Unknown says why Drift is nil, for people: what server or shard could not be read, or what goes on. Empty where Drift is known.
+	Unknown string
 	// Orders are the orders concerned, in the order of their ids.
 	Orders []Concern
 	// Undecided: there are marks without a row, and whether their events still come is unknown: the brokers do not answer, or the order writers lag
@@ -91,6 +93,9 @@ func summarise(streak []*reading, lasting map[sale.OrderID]Concern) Report {
 		}
 		break
 	}
+	if report.Drift == nil {
+		report.Unknown = whyMoving
+	}
 	for _, o := range lasting {
 		report.Orders = append(report.Orders, o)
 	}
@@ -113,7 +118,7 @@ func judge(streak []*reading, lasting map[sale.OrderID]Concern) (drift int64, kn
 
 // unsettled is what can be said of one reading: the numbers that there are.
 func unsettled(r *reading) Report {
-	report := Report{Item: r.item, Shards: readingsOf(r)}
+	report := Report{Item: r.item, Shards: readingsOf(r), Unknown: r.why}
 	if r.known {
 		moving := r.moving + r.owed
 		report.Moving = &moving
