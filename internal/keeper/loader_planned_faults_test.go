@@ -39,7 +39,7 @@ func TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss(t *testing.T) {
 		}, "behind servers 2"},
 		{"a server that tells nothing any more", func(shard.Layout) { l.redis("ACL", "SETUSER", "default", "-info") }, "behind servers 2"},
 	} {
-		for _, step := range []string{"before fence 1", "before outbox 1"} {
+		for _, step := range []string{"before fence 1", "before outbox 2"} {
 			t.Run(lapse.name+" "+step, func(t *testing.T) {
 				// One shard, before and after: of several, the outboxes that are read beside the one where the loader is stopped would be empty by then.
 				layout := l.sale(20, 1)
@@ -58,7 +58,7 @@ func TestAPlannedLoadWaitsForTheDeadlineOnlyAfterALoss(t *testing.T) {
 				devtest.Eventually(t, timeout, func() bool {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					return slices.Contains(s.seen, "behind outbox 1") && s.seen[len(s.seen)-1] == lapse.seen
+					return slices.Contains(s.seen, "behind outbox 2") && s.seen[len(s.seen)-1] == lapse.seen
 				}, "the loader waits for the deadline")
 				select {
 				case r := <-done:
@@ -138,10 +138,10 @@ func TestPromotedReplicaInAPlannedLoad(t *testing.T) {
 	p.write()
 	const begin, end = "before item 1", "behind end load 1"
 	for _, c := range []struct{ from, to string }{
-		{"before claim 1", begin}, {"before fence 1", begin}, {"before outbox 1", begin}, {"before read 4", begin}, {"before servers 2", begin},
+		{"before claim 1", begin}, {"before fence 1", begin}, {"before outbox 2", begin}, {"before read 4", begin}, {"before servers 2", begin},
 		{"before snapshot 1", begin}, {"before vacate 1", begin}, {"before load 1", begin}, {"before end load 1", begin}, {end, begin},
 		// The replica has the fences, or shards that were emptied, and lacks what came then.
-		{"before snapshot 1", "before outbox 1"}, {"before end load 1", "before snapshot 1"}, {"before end load 1", "before load 1"}, {end, "before load 1"},
+		{"before snapshot 1", "before outbox 2"}, {"before end load 1", "before snapshot 1"}, {"before end load 1", "before load 1"}, {end, "before load 1"},
 	} {
 		for name, shards := range map[string]int{"fewer": 1, "more": 5} {
 			if c.from == "before vacate 1" && name == "more" {
