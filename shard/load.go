@@ -8,10 +8,11 @@ import (
 	"flashgate/internal/sale"
 )
 
+// MaxMarks is how many marks one shard can be loaded with: Redis takes about a million arguments in a command, and a
+// mark needs two.
+const MaxMarks = 500_000
+
 const (
-	// maxMarks is how many marks one shard can be loaded with: Redis takes about a million arguments in a command, and a
-	// mark needs two.
-	maxMarks = 500_000
 	// marksAtOnce is how many marks are sent in one pipeline, or those of one shard: a third of a second of Redis' time.
 	// The client's own PING waits behind it, and is taken for the silence of a dead server after a while.
 	marksAtOnce = 100_000
@@ -88,8 +89,8 @@ func imageCalls(layout Layout, image Image) ([]call, error) {
 		c.args = append(c.args, user, text)
 	}
 	for i, c := range calls {
-		if n := marksIn(c); n > maxMarks {
-			return nil, fmt.Errorf("shard %d: %d marks, a shard takes %d: use more shards", i, n, maxMarks)
+		if n := marksIn(c); n > MaxMarks {
+			return nil, fmt.Errorf("shard %d: %d marks, a shard takes %d: use more shards", i, n, MaxMarks)
 		}
 	}
 	return calls, nil

@@ -204,6 +204,16 @@ func TestEverythingThatKeepsASaleFromOpening(t *testing.T) {
 	f.wait("redis 127.0.0.1", preflight.NoGo, "replica")
 }
 
+func TestMoreBuyersThanALoadCanBringBack(t *testing.T) {
+	f := newField(t)
+	it := f.prepare()
+	f.load(it)
+	if _, err := f.db.Restock(f.ctx, it.ID, 800_000, ""); err != nil {
+		t.Fatal(err)
+	}
+	f.wait("item", preflight.Caution, "800010 units in 2 shards")
+}
+
 // Apache Kafka makes the topic in which groups are kept when the first one comes, and until then has no coordinator for any.
 func TestKafkaThatNeverHadAGroup(t *testing.T) {
 	f := newField(t)

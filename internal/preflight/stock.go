@@ -50,6 +50,10 @@ func (f *flight) item(ctx context.Context, it *sale.Item) {
 	if most := sale.CurrencyDecimals(it.Currency); it.Price.Decimals() > most {
 		f.report.add(check, Caution, "its price of %s %s has more decimals than the %d of the currency: it may be impossible to pay", it.Price, it.Currency, most)
 	}
+	if room := int64(it.Shards) * shard.MaxMarks * 4 / 5; it.Quantity > room {
+		// Each unit may have a buyer of its own, and users do not fall on shards quite evenly.
+		f.report.add(check, Caution, "%d units in %d shards: with more than %d buyers a shard cannot be loaded again if Redis loses it; set more shards", it.Quantity, it.Shards, room)
+	}
 	free := make([]int64, 0, len(readings))
 	for _, r := range readings {
 		switch {

@@ -11,7 +11,7 @@ import (
 // costs an atomic addition.
 func newRefusals(registerer prometheus.Registerer) (map[Reason]prometheus.Counter, error) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "flashgate_token_refused_total", Help: "Tokens refused, by reason.",
+		Name: "flashgate_token_refused_total", Help: "Tokens refused, by reason; those that are pending get 503, as the key set was never fetched.",
 	}, []string{"reason"})
 	if registerer != nil {
 		err := registerer.Register(vec)

@@ -34,7 +34,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		t.Errorf("nothing at all: %v", err)
 	}
 	const want = `
-# HELP flashgate_token_refused_total Tokens refused, by reason.
+# HELP flashgate_token_refused_total Tokens refused, by reason; those that are pending get 503, as the key set was never fetched.
 # TYPE flashgate_token_refused_total counter
 flashgate_token_refused_total{reason="algorithm"} 1
 flashgate_token_refused_total{reason="claims"} 1
