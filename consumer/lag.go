@@ -11,7 +11,7 @@ import (
 
 // lagEvery is how often the lag is measured. It is asked of the brokers rather than taken from what was fetched last, because it matters most while
 // nothing is fetched.
-const lagEvery = 5 * time.Second
+const lagEvery = 2 * time.Second
 
 // watchGroup measures the lag, and looks after partitions that nobody reads, until stop is called or ctx ends; stop waits for the end.
 func (s *session) watchGroup(ctx context.Context) (stop func()) {

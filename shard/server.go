@@ -31,12 +31,14 @@ import (
 //nolint:revive // "a server" alone could be any of them
 type ShardServer struct{ Stored, Current string }
 
-// Known reports whether both servers told who they are.
-func (s ShardServer) Known() bool { return s.Stored != "" && s.Current != "" }
+// Known reports whether both servers told all of who they are.
+func (s ShardServer) Known() bool {
+	return s.Stored != "" && s.Current != "" && !strings.Contains(s.Stored, unknownPart) && !strings.Contains(s.Current, unknownPart)
+}
 
 // Changed reports whether another server serves the shard than the one that was loaded. What is not known counts as unchanged.
 func (s ShardServer) Changed() bool {
-	if !s.Known() {
+	if s.Stored == "" || s.Current == "" {
 		return false
 	}
 	stored, current := strings.Fields(s.Stored), strings.Fields(s.Current)

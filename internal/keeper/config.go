@@ -60,7 +60,7 @@ type Config struct {
 	// ItemsAtOnce is how many items a loop works on at once, ShardsAtOnce how many shards of each. Default 8 each.
 	ItemsAtOnce  int
 	ShardsAtOnce int
-	// LoadsAtOnce is how many items are loaded at once; most of a load is waiting. Default 256.
+	// LoadsAtOnce is how many items are loaded at once; most of a load is waiting. Default 128.
 	LoadsAtOnce int
 	// RelayWorkers carry out corrections. Default 4.
 	RelayWorkers int
@@ -101,7 +101,7 @@ func (c Config) WithDefaults() Config {
 	for _, d := range []struct {
 		at    *int
 		value int
-	}{{&c.InFlight, 4096}, {&c.ItemsAtOnce, 8}, {&c.ShardsAtOnce, 8}, {&c.LoadsAtOnce, 256}, {&c.RelayWorkers, 4}} {
+	}{{&c.InFlight, 4096}, {&c.ItemsAtOnce, 8}, {&c.ShardsAtOnce, 8}, {&c.LoadsAtOnce, 128}, {&c.RelayWorkers, 4}} {
 		if *d.at == 0 {
 			*d.at = d.value
 		}

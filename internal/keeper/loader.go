@@ -204,6 +204,11 @@ func (l *Loader) load(ctx context.Context, item int64, reason string, due func(c
 		readings, err := l.read(ctx, layoutOf(&it))
 		whole = err == nil && intact(&it, readings)
 	}
+	if whole && reason == reasonAbandoned {
+		// It may hide another reason, which does not show in the shards: what a server lost must not be sold for as long as the writers lag.
+		servers, err := l.servers(ctx, layoutOf(&it))
+		whole = err == nil && same(servers)
+	}
 	// What people think is wrong with a stock need not show in it: then nobody knows what was lost, and the deadline is waited for.
 	begun.planned = whole && (reason == ledger.DuePlanned || reason == reasonAbandoned)
 	if whole && !l.timely(ctx, layoutOf(&it)) {

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"slices"
 
 	"flashgate/internal/sale"
 	"flashgate/shard"
@@ -12,6 +13,10 @@ import (
 func (l *Loader) timely(ctx context.Context, layout shard.Layout) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.KeepUp)
 	defer cancel()
+	// The brokers first: during an outage the outboxes are long, and reading them is work for a Redis that goes on selling.
+	if _, err := l.ends(ctx); err != nil {
+		return false
+	}
 	_, err := l.sweeper.sweep(ctx, layout, false)
 	return err == nil && l.drain(ctx) == nil
 }
@@ -55,14 +60,17 @@ func (l *Loader) calmBefore(ctx context.Context, b *loading, it *sale.Item) calm
 	if c.servers, err = l.servers(ctx, c.layout); err != nil {
 		return c
 	}
-	for _, s := range c.servers {
-		if !s.Known() || s.Changed() {
-			return c
-		}
+	if !same(c.servers) {
+		return c
 	}
 	readings, err := l.read(ctx, c.layout)
 	c.ok = err == nil && intact(it, readings)
 	return c
+}
+
+// same reports whether every shard is certainly served by the server that was loaded.
+func same(servers []shard.ShardServer) bool {
+	return !slices.ContainsFunc(servers, func(s shard.ShardServer) bool { return !s.Known() || s.Changed() })
 }
 
 // still looks again when the outboxes are empty.

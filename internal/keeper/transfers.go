@@ -47,6 +47,10 @@ func (k *Keeper) finishTransfers(ctx context.Context, item int64) error {
 	err := finish(ctx)
 	if errors.Is(err, shard.ErrUnreadable) {
 		k.watch.load(ctx, item, reasonTransfers, func(ctx context.Context) (bool, error) {
+			// A transfer to a shard that the catalogue has not heard of yet is a sound one.
+			if now, err := k.loader.item(ctx, item); err != nil || now.Shards != it.Shards || now.Epoch != it.Epoch {
+				return false, err
+			}
 			fault := finish(ctx)
 			if !errors.Is(fault, shard.ErrUnreadable) {
 				return false, nil

@@ -28,7 +28,11 @@ type turn struct {
 // else from it. So one that failed gives the turn back and goes on without it until it succeeds: somebody else may do better.
 func (t *turn) mine(ctx context.Context, now time.Time) bool {
 	if t.failed.Swap(false) {
-		t.giveBack(ctx)
+		if t.held {
+			t.giveBack(ctx)
+			// Not asked for again before others, who ask every quarter, have had their chance.
+			t.until = now.Add(t.ttl / 2)
+		}
 		return true
 	}
 	if now.Before(t.until) {

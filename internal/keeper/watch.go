@@ -211,13 +211,16 @@ func (w *watch) load(ctx context.Context, item int64, reason string, due func(co
 	}
 	w.k.loadCrew.offerNow(item, func() {
 		w.k.guard(ctx, "load", func() {
-			_, err := w.k.loader.loadIf(ctx, item, reason, due)
+			outcome, err := w.k.loader.loadIf(ctx, item, reason, due)
 			// An item that was retired since it was looked at has no stock to load, and needs none.
 			failed := err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotLoadable)
-			w.fail.worked(item, w.k.cfg.Now(), !failed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
-			if failed {
+			postponed := err == nil && outcome == Postponed
+			w.fail.worked(item, w.k.cfg.Now(), !failed && !postponed, 0, w.k.cfg.WatchEvery, w.k.cfg.IdleEvery)
+			if failed || postponed {
 				// Perhaps this keeper alone is cut off from what a load needs.
 				w.k.watchTurn.failed.Store(true)
+			}
+			if failed {
 				w.k.metrics.alarm(alarmLoad, item)
 				w.k.log.ErrorContext(ctx, "keeper: cannot load the stock, trying again", "item", item, "reason", reason, "error", err)
 			}
