@@ -44,7 +44,7 @@ func TestAnotherServerIsNoticed(t *testing.T) {
 			l.must(r.Restart(l.ctx))
 		}},
 		"a restart from a snapshot": {nil, func(l *lab, r *devstack.Redis) {
-			l.do("SAVE")
+			l.must(r.Save(l.ctx))
 			l.must(r.Kill())
 			l.must(r.Restart(l.ctx))
 		}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Follow makes the server a replica of another one that lets everybody in, and returns when it
@@ -49,4 +50,16 @@ func (r *Redis) CutOff(ctx context.Context) error {
 func (r *Redis) Promote(ctx context.Context) error {
 	_, err := r.Do(ctx, "REPLICAOF", "NO", "ONE")
 	return err
+}
+
+// Save writes the server's data to its snapshot. A replica that has just been fed may keep the
+// child process at work for a moment, which Redis refuses to have beside a save.
+func (r *Redis) Save(ctx context.Context) error {
+	return awaitEach(ctx, []*Redis{r}, "the data are saved", func(ctx context.Context, r *Redis) (bool, error) {
+		_, err := r.Do(ctx, "SAVE")
+		if err != nil && strings.Contains(err.Error(), "already in progress") {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }

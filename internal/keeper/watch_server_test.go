@@ -31,7 +31,7 @@ func lapses() []lapse {
 			l.must(r.Follow(l.ctx, replica))
 			l.must(r.Promote(l.ctx))
 		}},
-		{"an old snapshot", nil, func(l *lab, _ *devstack.Redis) { l.redis("SAVE") }, func(l *lab, r *devstack.Redis) {
+		{"an old snapshot", nil, func(l *lab, r *devstack.Redis) { l.must(r.Save(l.ctx)) }, func(l *lab, r *devstack.Redis) {
 			l.must(r.Kill())
 			l.must(r.Restart(l.ctx))
 		}},
