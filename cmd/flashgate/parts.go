@@ -228,7 +228,8 @@ func (p *parts) canSell(ctx context.Context) bool {
 // noticeReady finds out when everything is there for the first time, and then waits for the end: what canSell answers later must not hang on whether
 // somebody asked it in time.
 func (p *parts) noticeReady(ctx context.Context) error {
-	for !p.canSell(ctx) && pause.For(ctx, retryEvery) {
+	// Who looks at once finds what is still starting, and the log says so.
+	for pause.For(ctx, time.Second) && !p.canSell(ctx) {
 	}
 	<-ctx.Done()
 	return nil
