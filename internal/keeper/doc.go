@@ -30,7 +30,8 @@
 //	crew.go        bounded work on items        turn.go         leases between keepers
 //	pace.go        when an item is due again    guard.go        panics, and logging the same thing seldom
 //	sweep.go       one sweep of an item         publish.go      publishing a backlog    giveup.go        give-up
-//	expire.go      expiry and transfers         relay.go        claiming corrections    relay_shard.go  carrying them out
+//	expire.go      orders nobody paid for       transfers.go    moves that a crash cut in two
+//	relay.go       claiming corrections         relay_shard.go  carrying them out
 //	events.go      order events                 retire.go       the end of an item
 //	reconcile.go   what does not add up
 //	watch*.go      is a load due?               loader.go       Loader                  loader_claim.go  who may load, leases, take-over
@@ -50,7 +51,7 @@
 //	flashgate_keeper_events_oldest_seconds               age of the oldest of them
 //	flashgate_keeper_retired_items_total                 items that this process retired
 //	flashgate_keeper_loads_total{reason,result}          loads: loaded, taken_over, failed; reasons: first, missing, unreadable, layout, epoch,
-//	                                                     server, abandoned, planned, no_room and others that the ledger names
+//	                                                     server, transfers, abandoned, planned, asked, repair, no_room and others that the ledger names
 //	flashgate_keeper_drift_units{item}                   what nothing in flight explains, of items on sale; above 0: units are missing from Redis. Only of the keeper
 //	                                                     whose turn it is, and of at most 200 items
 //	flashgate_keeper_concerned_orders{item}              orders that are not in Redis as they should be; see package reconcile
@@ -58,7 +59,8 @@
 //	flashgate_keeper_alarms_total{alarm,item}            unreadable_entry, unreadable_outbox, give_up_refused, unreadable_correction, load_failed,
 //	                                                     drift (counted when it changes),
 //	                                                     and stock_missing, stock_unreadable, stock_layout, stock_epoch, stock_server: a load was
-//	                                                     due because of a shard, which the log names; stock_no_room: one was due because Redis
+//	                                                     due because of a shard, which the log names; stock_transfers: because units in transfer
+//	                                                     are lost; stock_no_room: because Redis
 //	                                                     had more units than the database; items beyond the first 200 are "other"
 //	flashgate_keeper_panics_total{loop}                  faults of the program that were caught
 package keeper
