@@ -1,6 +1,7 @@
 package devstack_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 func TestSentinelsReplaceAFrozenMaster(t *testing.T) {
 	t.Parallel()
 	ctx := startContext(t)
-	s := devtest.RedisSentinel(t, devstack.RedisSentinelConfig{DownAfter: 500 * time.Millisecond})
+	s := devtest.RedisSentinel(t, devstack.RedisSentinelConfig{DownAfter: 2 * time.Second})
 	must(t, s.DemoteAfter(ctx, time.Hour))
 	old, err := s.Master(ctx)
 	must(t, err)
@@ -21,7 +22,7 @@ func TestSentinelsReplaceAFrozenMaster(t *testing.T) {
 	master := old
 	devtest.Eventually(t, time.Minute, func() bool {
 		master, err = s.Master(ctx)
-		return err != nil || master != old
+		return err == nil && master != old
 	}, "the Sentinels name another master")
 	must(t, err)
 	must(t, old.Resume())
@@ -30,13 +31,38 @@ func TestSentinelsReplaceAFrozenMaster(t *testing.T) {
 		must(t, err)
 	}
 	must(t, s.DemoteAfter(ctx, 200*time.Millisecond))
-	must(t, s.AwaitWhole(ctx))
-	if _, err := old.Do(ctx, "SET", "k", "v"); err == nil || !strings.Contains(err.Error(), "READONLY") {
-		t.Errorf("a write to the one that was replaced: %v", err)
+	// On a machine under load the Sentinels may take the new one for dead, and go back: whoever is not the master follows it in the end.
+	var refused error
+	var has, follower string
+	devtest.Eventually(t, time.Minute, func() bool {
+		if err := s.AwaitWhole(ctx); err != nil {
+			return false
+		}
+		now, err := s.Master(ctx)
+		if err != nil {
+			return false
+		}
+		for _, r := range s.Nodes() {
+			if r == now {
+				has = value(ctx, r)
+				continue
+			}
+			_, refused = r.Do(ctx, "SET", "k", "v")
+			follower = value(ctx, r)
+		}
+		return refused != nil && strings.Contains(refused.Error(), "READONLY") && has != "" && follower == has
+	}, "the one that was replaced takes no writes, and has what its master has: %v, %q and %q", &refused, &follower, &has)
+}
+
+// value is what a server has at k, empty for nothing.
+func value(ctx context.Context, r *devstack.Redis) string {
+	answer, err := r.Do(ctx, "GET", "k")
+	if err != nil {
+		return ""
 	}
-	answer, err := old.Do(ctx, "GET", "k")
-	must(t, err)
-	if text, err := answer.ToString(); err != nil || text != master.Addr() {
-		t.Errorf("the one that was replaced holds %q, %v", text, err)
+	text, err := answer.ToString()
+	if err != nil {
+		return ""
 	}
+	return text
 }
