@@ -99,8 +99,6 @@ func (c Config) Validate() error {
 		return errors.New("ledger: is missing")
 	case c.DeadLetters == nil:
 		return errors.New("dead letters: are missing")
-	case c.InstanceID != "" && broker.CheckInstanceID(c.InstanceID) != nil:
-		return fmt.Errorf("instance id: %q %w", c.InstanceID, broker.CheckInstanceID(c.InstanceID))
 	case c.BatchSize < 1:
 		return fmt.Errorf("batch size: %d is less than 1", c.BatchSize)
 	case c.SessionTimeout < time.Second:
@@ -109,6 +107,11 @@ func (c Config) Validate() error {
 		return errors.New("timeouts: must not be negative")
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
 		return fmt.Errorf("retry waits: %v to %v is no range", c.RetryMin, c.RetryMax)
+	}
+	if c.InstanceID != "" {
+		if err := broker.CheckInstanceID(c.InstanceID); err != nil {
+			return fmt.Errorf("instance id: %q %w", c.InstanceID, err)
+		}
 	}
 	return c.Broker.Validate()
 }

@@ -72,12 +72,14 @@ func (s *Stock) Buyers(ctx context.Context, layout Layout) (users []string, epoc
 	for i := range calls {
 		calls[i] = call{scriptBuyers, keysOf(layout.Item, i).all(), []string{formatInt(int64(layout.Shards))}}
 	}
-	epochs := make([]int64, layout.Shards)
 	var errs []error
 	for i, r := range s.runAll(ctx, calls) {
-		some, err := readBuyers(r, &epochs[i])
-		if err == nil && len(errs) == 0 && epochs[i] != epochs[0] {
-			err = fmt.Errorf("%w: it has epoch %d, shard 0 has %d", ErrNotLoaded, epochs[i], epochs[0])
+		some, of, err := readBuyers(r)
+		switch {
+		case i == 0:
+			epoch = of
+		case err == nil && len(errs) == 0 && of != epoch:
+			err = fmt.Errorf("%w: it has epoch %d, shard 0 has %d", ErrNotLoaded, of, epoch)
 		}
 		if err != nil {
 			errs = append(errs, place{layout.Item, i}.wrap("read buyers", err))
@@ -87,18 +89,15 @@ func (s *Stock) Buyers(ctx context.Context, layout Layout) (users []string, epoc
 	if len(errs) > 0 {
 		return nil, 0, errors.Join(errs...)
 	}
-	return users, epochs[0], nil
+	return users, epoch, nil
 }
 
-func readBuyers(r result, epoch *int64) (users []string, err error) {
-	switch err := cmp.Or(r.err, r.fault()); {
-	case err != nil:
-		return nil, err
-	case len(r.values) == 0:
-		return nil, fmt.Errorf("%q with no values", r.code)
+func readBuyers(r result) (users []string, epoch int64, err error) {
+	if err := r.failure(len(r.values) > 0); err != nil {
+		return nil, 0, err
 	}
-	*epoch, err = parseCount(r.values[0])
-	return r.values[1:], err
+	epoch, err = parseCount(r.values[0])
+	return r.values[1:], epoch, err
 }
 
 // Holding is a mark and whose it is.
@@ -222,15 +221,8 @@ type Outbox struct {
 // It is bounded by ctx alone: after an outage of the broker an outbox may hold 200,000 entries, which take Redis about a second.
 func (s *Stock) Outbox(ctx context.Context, layout Layout, shard int) (Outbox, error) {
 	at := place{layout.Item, shard}
-	results := s.runUntil(ctx, []call{{scriptOutbox, []string{at.keys().pending}, nil}})
-	r, err := results[0].reply, results[0].err
-	if err == nil {
-		err = r.fault()
-	}
-	if err == nil && len(r.values)%2 != 1 {
-		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
-	}
-	if err != nil {
+	r := s.runUntil(ctx, []call{{scriptOutbox, []string{at.keys().pending}, nil}})[0]
+	if err := r.failure(len(r.values)%2 == 1); err != nil {
 		return Outbox{}, at.wrap("read outbox", err)
 	}
 	now, err := parseMillis(r.values[0])

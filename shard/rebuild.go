@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -86,10 +85,7 @@ func (s *Stock) standing(ctx context.Context, at place, batches []string) (map[s
 	}
 	standing := make(map[string]*Entry)
 	for i, r := range s.runAll(ctx, calls) {
-		err := cmp.Or(r.err, r.fault())
-		if err == nil && len(r.values) != 3 {
-			err = fmt.Errorf("%q with %d values", r.code, len(r.values))
-		}
+		err := r.failure(len(r.values) == 3)
 		if err != nil {
 			return nil, err
 		}

@@ -60,14 +60,8 @@ func (s *Stock) readBack(ctx context.Context, a *attempt) (readBack, error) {
 	for _, w := range a.waiters {
 		args = append(args, w.req.UserID)
 	}
-	r, err := s.run(ctx, call{scriptReadBack, []string{k.buyers, k.pending, k.meta}, args})
-	if err == nil {
-		err = r.fault()
-	}
-	if err == nil && len(r.values) != 3+len(a.waiters) {
-		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
-	}
-	if err != nil {
+	r := s.runAll(ctx, []call{{scriptReadBack, []string{k.buyers, k.pending, k.meta}, args}})[0]
+	if err := r.failure(len(r.values) == 3+len(a.waiters)); err != nil {
 		return readBack{}, fmt.Errorf("read back: %w", err)
 	}
 	return decodeReadBack(a, r.values)

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // G505: EVALSHA names scripts by it
 	"encoding/hex"
@@ -107,6 +108,16 @@ func (r reply) fault() error {
 type result struct {
 	reply
 	err error
+}
+
+// failure is why a result is no answer: the call failed, the script refused it, or it has not the number of values that it must have, which the caller
+// has counted.
+func (r result) failure(complete bool) error {
+	err := cmp.Or(r.err, r.fault())
+	if err == nil && !complete {
+		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
+	}
+	return err
 }
 
 // run calls one script.

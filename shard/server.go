@@ -69,14 +69,7 @@ func (s *Stock) Servers(ctx context.Context, layout Layout) ([]ShardServer, erro
 	servers := make([]ShardServer, layout.Shards)
 	var errs []error
 	for i, r := range s.runAll(ctx, calls) {
-		err := r.err
-		if err == nil {
-			err = r.fault()
-		}
-		if err == nil && len(r.values) != 2 {
-			err = fmt.Errorf("%q with %d values", r.code, len(r.values))
-		}
-		if err != nil {
+		if err := r.failure(len(r.values) == 2); err != nil {
 			errs = append(errs, place{layout.Item, i}.wrap("read server", err))
 			continue
 		}

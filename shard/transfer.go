@@ -141,14 +141,7 @@ func (s *Stock) FinishTransfers(ctx context.Context, layout Layout, olderThan ti
 }
 
 func readTransfers(layout Layout, from int, r result, olderThan time.Duration) ([]transfer, error) {
-	err := r.err
-	if err == nil {
-		err = r.fault()
-	}
-	if err == nil && (len(r.values) < 2 || len(r.values)%2 != 0) {
-		err = fmt.Errorf("%q with %d values", r.code, len(r.values))
-	}
-	if err != nil {
+	if err := r.failure(len(r.values) >= 2 && len(r.values)%2 == 0); err != nil {
 		return nil, err
 	}
 	now, err := parseMillis(r.values[0])

@@ -90,6 +90,9 @@ type ShardReading struct {
 	Fault  error // why it is not readable, or could not be reached
 }
 
+// Of reports whether the shard has the stock of the load with an epoch, and all that was read of it is good.
+func (r ShardReading) Of(epoch int64) bool { return r.Loaded && r.Readable && r.Epoch == epoch }
+
 // Entry is one batch of reservations in the outbox of a shard.
 type Entry struct {
 	Batch  string

@@ -102,7 +102,7 @@ func (s deskReservations) Find(ctx context.Context, it sale.Item, id sale.OrderI
 	}
 	for _, r := range readings {
 		// A shard that lost its marks gets those back that have a row by then.
-		if !r.Loaded || !r.Readable || r.Epoch != it.Epoch {
+		if !r.Of(it.Epoch) {
 			return sale.Event{}, false, fmt.Errorf("find order %s: shard %d of item %d is not loaded", id, r.Shard, it.ID)
 		}
 	}
@@ -186,7 +186,7 @@ func (r deskReloader) loadedSince(ctx context.Context, item, claim int64) (bool,
 		return false, err
 	}
 	for _, reading := range readings {
-		if !reading.Loaded || !reading.Readable || reading.Epoch != it.Epoch {
+		if !reading.Of(it.Epoch) {
 			return false, nil
 		}
 	}

@@ -23,6 +23,7 @@ var _ admin.DeadLetters = deskLetters{}
 // letterLedger remembers which letters are done with. *ledger.DB is one.
 type letterLedger interface {
 	ClosedLetters(ctx context.Context, topic uuid.UUID) (map[int32][]int64, error)
+	LetterClosedAt(ctx context.Context, topic uuid.UUID, letter ledger.LetterPlace) (time.Time, bool, error)
 	CloseLetters(ctx context.Context, topic uuid.UUID, letters []ledger.LetterPlace, asked json.RawMessage, starts map[int32]int64) error
 }
 
@@ -48,6 +49,14 @@ func (l deskLetters) closed(ctx context.Context) (uuid.UUID, broker.ClosedLetter
 	}
 	closed, err := l.ledger.ClosedLetters(ctx, topic)
 	return topic, closed, err
+}
+
+func (l deskLetters) ClosedAt(ctx context.Context, letter admin.LetterPlace) (time.Time, bool, error) {
+	topic, err := l.admin.LetterTopic(ctx)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	return l.ledger.LetterClosedAt(ctx, topic, ledger.LetterPlace(letter))
 }
 
 func (l deskLetters) List(ctx context.Context, cursor string, limit int) ([]admin.Letter, string, error) {

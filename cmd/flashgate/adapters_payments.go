@@ -108,7 +108,7 @@ func (p paymentPorts) settled(ctx context.Context, it *sale.Item) (bool, error) 
 		return false, fmt.Errorf("look for unwritten orders of item %d: %w", it.ID, err)
 	}
 	for _, r := range readings {
-		if !r.Loaded || !r.Readable || r.Stock == nil || r.Entries != 0 || r.K != int64(layout.Shards) || r.Epoch != it.Epoch {
+		if !r.Of(it.Epoch) || r.Stock == nil || r.Entries != 0 || r.K != int64(layout.Shards) {
 			return false, nil
 		}
 	}

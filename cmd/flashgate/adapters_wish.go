@@ -92,12 +92,6 @@ type plannedItem struct {
 // plannedRow is the row of a snapshot that came to a wish.
 type plannedRow struct{ before, after plannedItem }
 
-// What the audit table calls changes of a wish, and snapshots that came to one.
-const (
-	wishChanged = "item.update"
-	wishPlanned = "item.planned"
-)
-
 // wishRows is how many rows of the audit table are read at once.
 const wishRows = 100
 
@@ -107,13 +101,13 @@ const wishRows = 100
 func (r deskReloader) snapshotOf(ctx context.Context, item, wish int64) (*plannedRow, error) {
 	var first *plannedRow
 	for after := int64(0); ; {
-		page, err := r.ledger.Audit(ctx, ledger.AuditFilter{Subject: fmt.Sprint("item:", item), After: after, Limit: wishRows})
+		page, err := r.ledger.Audit(ctx, ledger.AuditFilter{Subject: ledger.SubjectItem(item), After: after, Limit: wishRows})
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range page {
 			after = row.ID
-			if row.What != wishChanged && row.What != wishPlanned {
+			if row.What != ledger.ChangeUpdateItem && row.What != ledger.ChangePlanned {
 				continue
 			}
 			var p plannedRow
@@ -123,7 +117,7 @@ func (r deskReloader) snapshotOf(ctx context.Context, item, wish int64) (*planne
 			if p.before.Wish < wish {
 				return first, nil
 			}
-			if row.What == wishPlanned {
+			if row.What == ledger.ChangePlanned {
 				first = &p
 			}
 		}

@@ -91,7 +91,7 @@ func (e *edge) open(ctx context.Context, l *life, p *parts, loader adminLoader) 
 		Token: cfg.adminToken, Ledger: adminLedger{p.ledger}, Stock: adminStock{p.stock}, Loader: loader, Catalogue: e.gateway,
 		Changes: deskLedger{p.ledger}, Orders: deskLedger{p.ledger}, Audit: deskLedger{p.ledger}, Reservations: deskReservations{p.stock},
 		Reloader: reloader, Reconciler: reconciler, DeadLetters: deskLetters{p.admin, p.producer, p.ledger, replayStep},
-		Closed: closedLetters{p.admin, p.ledger}, LetterReasons: broker.Reasons(), Logger: p.logger, Registerer: p.registry,
+		LetterReasons: broker.Reasons(), Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return nil, err

@@ -65,9 +65,8 @@ type parts struct {
 	admin    *broker.Admin
 	wasReady atomic.Bool
 
-	redisHealth atomic.Pointer[func(context.Context) error] // nil before there is a connection
-	redisRoom   atomic.Pointer[func(context.Context) error] // likewise
-	redisFault  atomic.Pointer[error]                       // why there is none yet
+	reached    atomic.Pointer[shard.Stock] // the stock, for readiness; nil before there is a connection
+	redisFault atomic.Pointer[error]       // why there is none yet
 }
 
 // retryEvery is the wait between two attempts to reach a server at the start.
@@ -166,16 +165,15 @@ func (p *parts) connectRedis(ctx context.Context, cfg partsConfig) (err error) {
 		CallTimeout: min(time.Second, cfg.deadlines.RecordDeadline), OutboxLimit: cfg.outboxLimit,
 	})
 	if err == nil {
-		p.redisHealth.Store(new(p.stock.Health))
-		p.redisRoom.Store(new(p.stock.Room))
+		p.reached.Store(p.stock)
 	}
 	return err
 }
 
 // redisReady asks Redis for a sign of life, and whether every server may keep stock; it says before there is a connection why there is none.
 func (p *parts) redisReady(ctx context.Context) error {
-	if health := p.redisHealth.Load(); health != nil {
-		return blame(redisSetting, (*health)(ctx))
+	if stock := p.reached.Load(); stock != nil {
+		return blame(redisSetting, stock.Health(ctx))
 	}
 	if err := p.redisFault.Load(); err != nil {
 		return *err
@@ -188,8 +186,8 @@ const memoryCheck = "redis memory"
 
 // memoryReady says which servers of Redis are full. Whether they answer is another check's to say.
 func (p *parts) memoryReady(ctx context.Context) error {
-	if room := p.redisRoom.Load(); room != nil {
-		return (*room)(ctx)
+	if stock := p.reached.Load(); stock != nil {
+		return stock.Room(ctx)
 	}
 	return nil
 }

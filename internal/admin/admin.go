@@ -29,7 +29,6 @@ type Config struct {
 	Reloader     Reloader
 	Reconciler   Reconciler
 	DeadLetters  DeadLetters
-	Closed       ClosedLetters
 
 	// LetterReasons are the reasons for which letters are made. A replay for another one, which no letter has either, is refused. Default none: nothing is.
 	LetterReasons []string
@@ -90,7 +89,7 @@ func (cfg Config) Validate() error {
 	}{
 		{"ledger", cfg.Ledger == nil}, {"stock", cfg.Stock == nil}, {"loader", cfg.Loader == nil}, {"catalogue", cfg.Catalogue == nil},
 		{"changes", cfg.Changes == nil}, {"orders", cfg.Orders == nil}, {"reservations", cfg.Reservations == nil}, {"audit", cfg.Audit == nil},
-		{"reloader", cfg.Reloader == nil}, {"reconciler", cfg.Reconciler == nil}, {"dead letters", cfg.DeadLetters == nil}, {"closed letters", cfg.Closed == nil},
+		{"reloader", cfg.Reloader == nil}, {"reconciler", cfg.Reconciler == nil}, {"dead letters", cfg.DeadLetters == nil},
 	} {
 		if port.missing {
 			return fmt.Errorf("%s: is missing", port.name)

@@ -44,7 +44,7 @@ type desk struct {
 func (w *world) config() admin.Config {
 	return admin.Config{
 		Token: token, Ledger: w, Stock: w, Loader: w, Catalogue: w,
-		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, Reconciler: w, DeadLetters: w, Closed: w,
+		Changes: w, Orders: w, Reservations: w, Audit: w, Reloader: w, Reconciler: w, DeadLetters: w,
 		LetterReasons: []string{"malformed", "refused"},
 	}
 }

@@ -144,7 +144,7 @@ func (a *API) nothingBecause(ctx context.Context, wish Replay, done Replayed) ([
 	if wish.One == nil {
 		return closed, nil
 	}
-	at, ok, err := a.cfg.Closed.ClosedAt(ctx, *wish.One)
+	at, ok, err := a.cfg.DeadLetters.ClosedAt(ctx, *wish.One)
 	if err != nil {
 		return nil, replayFailure(wish, err)
 	}

@@ -302,10 +302,6 @@ type DeadLetters interface {
 	// Replay puts letters back where they came from, and closes them with a row in the audit table. A part of the work is a call's worth: the result
 	// says where the next call goes on. Its errors may be a *ReplayError, ErrNoLetter and ErrBadCursor.
 	Replay(ctx context.Context, wish Replay) (Replayed, error)
-}
-
-// ClosedLetters knows the letters that have been replayed. Implementations are safe for concurrent use and return soon after the context has ended.
-type ClosedLetters interface {
 	// ClosedAt returns when a letter was closed; false for one that is open, or never was.
 	ClosedAt(ctx context.Context, letter LetterPlace) (at time.Time, ok bool, err error)
 }

@@ -92,12 +92,11 @@ func (c calm) still(ctx context.Context, l *Loader, token int64) bool {
 		}
 	}
 	servers, err := l.servers(ctx, c.layout)
-	if err != nil {
+	if err != nil || !same(servers) {
 		return false
 	}
 	for i, s := range servers {
-		// Against itself, and against the one before.
-		if !s.Known() || s.Changed() || (shard.ShardServer{Stored: c.servers[i].Current, Current: s.Current}).Changed() {
+		if (shard.ShardServer{Stored: c.servers[i].Current, Current: s.Current}).Changed() {
 			return false
 		}
 	}

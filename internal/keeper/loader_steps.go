@@ -158,7 +158,7 @@ func (l *Loader) until(ctx context.Context, look func() (bool, error)) error {
 // that works and is not through yet, as the order writers are behind, is waited for without an end.
 type patience struct {
 	limit time.Duration
-	since time.Time // of the first failure behind the last look that was none
+	since time.Time // of the last look that did not fail, or of the start
 }
 
 func (l *Loader) patience() *patience { return &patience{limit: l.cfg.Patience, since: time.Now()} }

@@ -9,13 +9,13 @@ import (
 	"flashgate/internal/sale"
 )
 
-// Changes as the audit table names them.
+// Changes as the audit table names them. Those of wishes, and the snapshots that came to one, are for others, too.
 const (
 	changeCreate     = "sale.create"
 	changeUpdateSale = "sale.update"
-	changeUpdateItem = "item.update"
+	ChangeUpdateItem = "item.update"
 	changeRestock    = "item.restock"
-	changePlanned    = "item.planned"
+	ChangePlanned    = "item.planned"
 	changeReload     = "item.reload"
 	changeRetire     = "item.retire"
 	changePurge      = "item.purge"
@@ -26,8 +26,10 @@ const (
 
 // Subjects of changes.
 func subjectSale(id int64) string         { return fmt.Sprintf("sale:%d", id) }
-func subjectItem(id int64) string         { return fmt.Sprintf("item:%d", id) }
 func subjectOrder(id sale.OrderID) string { return "order:" + id.String() }
+
+// SubjectItem is an item as the audit table names it.
+func SubjectItem(id int64) string { return fmt.Sprintf("item:%d", id) }
 
 // audit writes the row of one change. before and after are the JSON of the subject, nil for none.
 func audit(ctx context.Context, tx Tx, change uuid.UUID, what, subject string, before, after []byte) error {

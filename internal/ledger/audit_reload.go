@@ -19,10 +19,10 @@ func (db *DB) BeginReload(ctx context.Context, item int64) (change uuid.UUID, er
 		tag, err := tx.Exec(ctx, `
 INSERT INTO flash_sale_audit (change_id, what, subject, before)
 SELECT $1, $2, $3, `+auditedLoad+` FROM flash_sale_item i WHERE i.id = $4
-ON CONFLICT (change_id) DO NOTHING`, [16]byte(change), changeReload, subjectItem(item), item)
+ON CONFLICT (change_id) DO NOTHING`, [16]byte(change), changeReload, SubjectItem(item), item)
 		switch {
 		case err != nil:
-			return fmt.Errorf("write audit row of %s: %w", subjectItem(item), err)
+			return fmt.Errorf("write audit row of %s: %w", SubjectItem(item), err)
 		case tag.RowsAffected() == 0 && !tx.Unsure:
 			return &NotFoundError{What: "item", ID: item}
 		}

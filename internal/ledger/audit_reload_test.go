@@ -9,7 +9,7 @@ import (
 // epochs reads the epochs before and after a load from its audit row; nil where the row has none.
 func (l *lab) epochs(item int64) (rows int, before, after *int64) {
 	l.tb.Helper()
-	entries, err := l.Audit(l.tb.Context(), AuditFilter{Subject: subjectItem(item), Limit: 10})
+	entries, err := l.Audit(l.tb.Context(), AuditFilter{Subject: SubjectItem(item), Limit: 10})
 	if err != nil {
 		l.tb.Fatal(err)
 	}

@@ -29,7 +29,6 @@ func (db *DB) ClaimLoad(ctx context.Context, item, above int64) (token int64, ok
 	if above >= maxToken {
 		above = 0
 	}
-
 	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		// After a lost COMMIT the number may be ours or somebody else's by now: no token is taken over, the lease decides.
 		//
@@ -149,7 +148,7 @@ RETURNING old.item, to_jsonb(i)`, item, token, shards, quantity, w.Refused).
 		return Snapshot{}, false, fmt.Errorf("set epoch: %w", err)
 	}
 	if w.Open() {
-		if err := audit(ctx, tx, change, changePlanned, subjectItem(item), before, after); err != nil {
+		if err := audit(ctx, tx, change, ChangePlanned, SubjectItem(item), before, after); err != nil {
 			return Snapshot{}, false, err
 		}
 	}

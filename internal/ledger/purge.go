@@ -270,7 +270,7 @@ WITH written AS (
     RETURNING after)
 SELECT (after->>'orders')::bigint, (after->>'units')::bigint, (after->>'payments')::bigint, (after->>'conflicts')::bigint
 FROM (SELECT after FROM written UNION ALL SELECT after FROM flash_sale_audit WHERE change_id = $1 AND $4::bigint = 0) a`,
-		[16]byte(p.change), what, subjectItem(p.item), batch.Orders, batch.Units, batch.Payments, batch.Conflicts, p.item, p.before)
+		[16]byte(p.change), what, SubjectItem(p.item), batch.Orders, batch.Units, batch.Payments, batch.Conflicts, p.item, p.before)
 	_, err := pgx.ForEachRow(rows, []any{&soFar.Orders, &soFar.Units, &soFar.Payments, &soFar.Conflicts}, func() error { return nil })
 	if err != nil {
 		return PurgeReport{}, fmt.Errorf("write audit row: %w", err)

@@ -91,7 +91,7 @@ UPDATE flash_sale_item i SET quantity = i.quantity + $2 FROM old WHERE i.id = $1
 	if done.CorrectionID, err = increase(ctx, tx, it, units, change); err != nil {
 		return Restocked{}, err
 	}
-	if err := audit(ctx, tx, change, changeRestock, subjectItem(it.id), before, after); err != nil {
+	if err := audit(ctx, tx, change, changeRestock, SubjectItem(it.id), before, after); err != nil {
 		return Restocked{}, err
 	}
 	if key == "" {
@@ -121,7 +121,7 @@ INSERT INTO flash_sale_correction (item_id, op, units, operation_id, epoch) VALU
 INSERT INTO flash_sale_event (key, type, item_id, operation_id, delta, quantity, attempts, retry_at)
 SELECT $1, 'stock.increased', $2, $3, $4, $5, coalesce(max(f.attempts), 0), max(f.retry_at)
 FROM (SELECT attempts, retry_at FROM flash_sale_event WHERE key = $1 ORDER BY id LIMIT 1) f`,
-		subjectItem(it.id), it.id, [16]byte(operation), units, it.quantity+units)
+		SubjectItem(it.id), it.id, [16]byte(operation), units, it.quantity+units)
 	writes.Queue(notify, TopicCatalogue)
 	writes.Queue(notify, TopicCorrections)
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {

@@ -84,7 +84,7 @@ RETURNING old.item, to_jsonb(i)`, item).Scan(&before, &now)
 	if err != nil {
 		return false, fmt.Errorf("set retired: %w", err)
 	}
-	if err := audit(ctx, tx, change, changeRetire, subjectItem(item), before, now); err != nil {
+	if err := audit(ctx, tx, change, changeRetire, SubjectItem(item), before, now); err != nil {
 		return false, err
 	}
 	if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {

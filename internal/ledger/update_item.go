@@ -106,7 +106,7 @@ RETURNING old.item, to_jsonb(i)`, id, raised, (*string)(patch.Price), patch.MaxP
 			return 0, 0, err
 		}
 	}
-	if err := audit(ctx, tx, change, changeUpdateItem, subjectItem(id), before, after); err != nil {
+	if err := audit(ctx, tx, change, ChangeUpdateItem, SubjectItem(id), before, after); err != nil {
 		return 0, 0, err
 	}
 	if _, err := tx.Exec(ctx, notify, TopicCatalogue); err != nil {
@@ -143,7 +143,7 @@ func (p ItemPatch) wish(ctx context.Context, tx Tx, it lockedItem) (Wish, error)
 func (p ItemPatch) wished(ctx context.Context, tx Tx, change uuid.UUID) (wish int64, err error) {
 	err = tx.QueryRow(ctx, `
 SELECT CASE WHEN $2 AND after->>'wanted_shards' IS NOT NULL OR $3 AND after->>'wanted_reduction' IS NOT NULL THEN (after->>'wish')::bigint ELSE 0 END
-FROM flash_sale_audit WHERE change_id = $1 AND what = $4`, [16]byte(change), p.Shards != nil, p.Quantity != nil, changeUpdateItem).Scan(&wish)
+FROM flash_sale_audit WHERE change_id = $1 AND what = $4`, [16]byte(change), p.Shards != nil, p.Quantity != nil, ChangeUpdateItem).Scan(&wish)
 	if err != nil {
 		return 0, fmt.Errorf("read the wish of an earlier attempt: %w", err)
 	}

@@ -180,7 +180,7 @@ func (c *Checker) quick(ctx context.Context, item int64, shards int) (bool, erro
 	}
 	sum, marks := totals.Item.Sold, totals.Live
 	for _, r := range readings {
-		if !r.Loaded || !r.Readable || r.Stock == nil || r.Epoch != totals.Item.Epoch {
+		if !r.Of(totals.Item.Epoch) || r.Stock == nil {
 			return false, nil
 		}
 		sum += *r.Stock + r.Pending + r.Moving
