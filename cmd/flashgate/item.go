@@ -167,6 +167,8 @@ func addsUp(item int64, f *admin.ReconciledView) error {
 		return fmt.Errorf("it is unknown whether item %d adds up", item)
 	case *f.Drift != 0 || f.Concerned > 0:
 		return fmt.Errorf("item %d does not add up: drift %d, orders concerned: %d", item, *f.Drift, f.Concerned)
+	case f.Undecided:
+		return fmt.Errorf("it is unknown whether item %d adds up: of some reservations in flight it is not known whether their events still come", item)
 	}
 	return nil
 }

@@ -213,7 +213,7 @@ func (p *parts) topicsReady(ctx context.Context) error {
 // canSell reports whether shoppers should be sent to this process. Once everything was there, units are sold without PostgreSQL, and without Kafka up
 // to the outbox limit; and what is away from one gateway is away from all, so that a balancer which believed it would shut the sale.
 func (p *parts) canSell(ctx context.Context) bool {
-	if p.wasReady.Load() {
+	if p.wasReady.Load() || p.ready.WasReady() { // operators may have been told before any shopper asked
 		return p.ready.Ready(ctx, memoryCheck, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
 	}
 	if !p.ready.Ready(ctx, memoryCheck) {

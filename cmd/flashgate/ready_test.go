@@ -131,6 +131,30 @@ func TestWhoWasNeverPolledStaysReady(t *testing.T) {
 	})
 }
 
+// What operators were told counts for shoppers, too: a process that was called ready is not taken back by an outage that it can sell through.
+func TestWhoWasReadyForOperatorsStaysReady(t *testing.T) {
+	var away atomic.Bool
+	p := &parts{ready: ops.NewReadiness(ops.ReadinessConfig{Fresh: -1})}
+	p.ready.Add("kafka", func(context.Context) error {
+		if away.Load() {
+			return errors.New("away")
+		}
+		return nil
+	})
+	away.Store(true)
+	if missing := p.ready.Missing(t.Context()); len(missing) != 1 || p.canSell(t.Context()) {
+		t.Errorf("Kafka has never been there: %v", missing)
+	}
+	away.Store(false)
+	if missing := p.ready.Missing(t.Context()); len(missing) != 0 {
+		t.Errorf("everything is there: %v", missing)
+	}
+	away.Store(true)
+	if !p.canSell(t.Context()) {
+		t.Error("operators were told that it is ready, and units are sold without Kafka")
+	}
+}
+
 // Whoever polls seldom is told what is true now, and not what was found out at the poll before.
 func TestEveryPollTellsTheTruthOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func (a *API) changeItem(w http.ResponseWriter, r *http.Request) error {
 	a.cfg.Logger.Info("item changed", "item", id, "changed", patch.names())
 	a.refresh(r.Context())
 	if it.Wish != 0 {
-		return a.carryOut(w, r, it, change.Quantity)
+		return a.carryOut(w, r, it, change)
 	}
 	patience := readingWait
 	if change.Quantity != nil {

@@ -12,10 +12,14 @@ import (
 // carryOut waits for what a load has to do for a change that is stored, and answers with the item behind it. It goes on when nobody waits for it any
 // more, as reloads do, and when this process ends a keeper goes on with it. One of them does that for everybody who wishes something of the item;
 // what became of his own wish each finds out when it is over.
-func (a *API) carryOut(w http.ResponseWriter, r *http.Request, it ChangedItem, quantity *int64) error {
+func (a *API) carryOut(w http.ResponseWriter, r *http.Request, it ChangedItem, change ItemChange) error {
 	wish := Wish{Number: it.Wish}
-	if quantity != nil {
-		wish.Fewer = max(0, it.Quantity-*quantity)
+	others := ""
+	if change.Quantity != nil {
+		wish.Fewer = max(0, it.Quantity-*change.Quantity)
+		if change != (ItemChange{Quantity: change.Quantity}) {
+			others = "; what else was asked for was changed"
+		}
 	}
 	patience, cancel := a.patience()
 	defer cancel()
@@ -32,10 +36,10 @@ func (a *API) carryOut(w http.ResponseWriter, r *http.Request, it ChangedItem, q
 	a.refresh(r.Context())
 	switch end.Outcome {
 	case WishBelowSold:
-		return belowSold(fmt.Sprintf("quantity: %d units were sold when it was to be changed, so it stays at %d; what else was to be changed is", end.Sold, end.Quantity))
+		return belowSold(fmt.Sprintf("quantity: %d units were sold when it was to be changed, so it stays at %d%s", end.Sold, end.Quantity, others))
 	case WishReplaced:
-		return belowSold(fmt.Sprintf("quantity: a later change had taken the place of this one, and as %d units were sold by then that was refused, so it stays at %d; "+
-			"what else was to be changed is", end.Sold, end.Quantity))
+		return belowSold(fmt.Sprintf("quantity: a later change had taken the place of this one, and as %d units were sold by then that was refused, so it stays at %d%s",
+			end.Sold, end.Quantity, others))
 	}
 	ops.WriteJSON(w, http.StatusOK, a.viewAfter(r.Context(), it.Item, readingWait))
 	return nil

@@ -46,16 +46,26 @@ func TestAChangeThatTakesALoad(t *testing.T) {
 
 // The numbers of a refusal are those of the load that refused: by now less may be sold.
 func TestAChangeThatALoadRefuses(t *testing.T) {
+	exactly := func(what string, got answer, message string) {
+		t.Helper()
+		if want := `"message":"` + message + `"`; got.status != 409 || !strings.Contains(got.body, `"error":"BELOW_SOLD"`) || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %d %s, want %s", what, got.status, got.body, want)
+		}
+	}
 	w := newWorld()
 	w.put(1, 50)
 	var end admin.WishEnd
 	w.desk.wishEnd = func(int64, admin.Wish) (admin.WishEnd, error) { return end, nil }
 	end = admin.WishEnd{Outcome: admin.WishBelowSold, Sold: 45, Quantity: 52}
-	refused(t, "outsold", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":40}`), 409, "BELOW_SOLD",
-		"quantity: 45 units were sold when it was to be changed, so it stays at 52; ")
+	exactly("outsold", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":40}`),
+		"quantity: 45 units were sold when it was to be changed, so it stays at 52")
+	exactly("outsold, and more was asked for", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":40,"paused":true}`),
+		"quantity: 45 units were sold when it was to be changed, so it stays at 52; what else was asked for was changed")
 	end.Outcome = admin.WishReplaced
-	refused(t, "replaced", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":46}`), 409, "BELOW_SOLD",
-		"quantity: a later change had taken the place of this one, and as 45 units were sold by then that was refused, so it stays at 52; ")
+	exactly("replaced", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":46}`),
+		"quantity: a later change had taken the place of this one, and as 45 units were sold by then that was refused, so it stays at 52")
+	exactly("replaced, and more was asked for", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":46,"price":"1"}`),
+		"quantity: a later change had taken the place of this one, and as 45 units were sold by then that was refused, so it stays at 52; what else was asked for was changed")
 	end.Outcome = admin.WishRetired
 	refused(t, "retired", do(w.api(t), "PATCH", "/admin/items/1001", `{"quantity":46}`), 409, "RETIRED", "item 1001 is retired")
 }

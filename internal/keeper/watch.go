@@ -164,7 +164,7 @@ func (w *watch) due(ctx context.Context, s ledger.LoadState) (reason string, at 
 // dueNoRoom is the ledger's reason for a load after it has refused an order for lack of room.
 const dueNoRoom = "no_room"
 
-var errNoRoom = errors.New("there were more units in Redis than there are: the database refused an order for lack of room")
+var errNoRoom = errors.New("there were more units in Redis than there are: the database refused an order for lack of room, and the order writer's log names its shard")
 
 // shardFaults are what is wrong with shards that can be read.
 var shardFaults = map[string]error{

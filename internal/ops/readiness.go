@@ -52,6 +52,7 @@ type Readiness struct {
 	mu       sync.Mutex
 	checks   []*check // in the order in which they were added
 	draining bool
+	was      bool // nothing was missing, at least once
 }
 
 type check struct {
@@ -118,7 +119,19 @@ func (r *Readiness) Missing(ctx context.Context) []Missing {
 			missing = append(missing, Missing{Check: checks[i].name, Reason: oneLine(c.err.Error())})
 		}
 	}
+	if len(missing) == 0 {
+		r.mu.Lock()
+		r.was = true
+		r.mu.Unlock()
+	}
 	return missing
+}
+
+// WasReady reports whether Missing has ever found nothing missing, whoever asked.
+func (r *Readiness) WasReady() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.was
 }
 
 // Ready reports whether nothing is missing, for somebody who can do without some of the checks: for these it does not wait either. Its answer is no
@@ -226,7 +239,22 @@ func (r *Readiness) note(c *check, err error) {
 // oneLine keeps the reasons of drivers, which may be long and have several lines, readable.
 func oneLine(text string) string {
 	const most = 300
-	text = strings.Join(strings.Fields(text), " ")
+	var line strings.Builder
+	for part := range strings.Lines(text) {
+		part = strings.Join(strings.Fields(part), " ")
+		if part == "" {
+			continue
+		}
+		switch before := line.String(); {
+		case before == "":
+		case strings.HasSuffix(before, ":"):
+			line.WriteString(" ")
+		default:
+			line.WriteString("; ") // errors that were joined, one a line
+		}
+		line.WriteString(part)
+	}
+	text = line.String()
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"
 	}

@@ -226,6 +226,23 @@ func TestACheckThatIsAddedLate(t *testing.T) {
 	})
 }
 
+func TestAReasonIsOneLine(t *testing.T) {
+	for _, reason := range []struct{ err, want string }{
+		{"away", "away"},
+		{"Redis a has no memory left\nRedis b has no memory left", "Redis a has no memory left; Redis b has no memory left"},
+		{"failed to connect to `database=x`:\n\t127.0.0.1:1 (localhost): refused\n\t[::1]:1 (localhost):  refused\n", "failed to connect to `database=x`: 127.0.0.1:1 (localhost): refused; [::1]:1 (localhost): refused"},
+		{strings.Repeat("é", 200), strings.Repeat("é", 150) + "…"},
+		{"x" + strings.Repeat("é", 200), "x" + strings.Repeat("é", 149) + "…"},
+		{"\n \n", ""},
+	} {
+		r := ops.NewReadiness(ops.ReadinessConfig{Fresh: -1})
+		r.Add("redis", func(context.Context) error { return errors.New(reason.err) })
+		if missing := r.Missing(t.Context()); len(missing) != 1 || missing[0].Reason != reason.want {
+			t.Errorf("%q: %v, want %q", reason.err, missing, reason.want)
+		}
+	}
+}
+
 func TestChangesAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	r := ops.NewReadiness(ops.ReadinessConfig{Fresh: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -136,7 +136,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	if got := ask(t, s, "GET", "/readyz"); got.status != 200 || got.body != `{"status":"ready"}`+"\n" {
 		t.Errorf("/readyz: %d %s", got.status, got.body)
 	}
-	fault = errors.New("does not\nexist")
+	fault = errors.New("does not  exist")
 	got := ask(t, s, "GET", "/readyz")
 	if want := `{"status":"not ready","missing":[{"check":"topic flash-sale-orders","reason":"does not exist"}]}` + "\n"; got.status != 503 || got.body != want {
 		t.Errorf("/readyz: %d %s, want 503 %s", got.status, got.body, want)
