@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -93,16 +94,20 @@ func (l *cutLine) drop(connections ...net.Conn) {
 	}
 }
 
-func (l *cutLine) breakAll() {
+// breakAll breaks every connection but those that are spared.
+func (l *cutLine) breakAll(spared ...net.Conn) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.broken = true
 	for c := range l.open {
-		_ = c.Close()
+		if !slices.Contains(spared, c) {
+			_ = c.Close()
+		}
 	}
 }
 
-// watch passes on what the client says. Of a COMMIT that is to be lost it cuts the way back before it passes it on: no reply can be faster.
+// watch passes on what the client says. Of a COMMIT that is to be lost it cuts the way back, and every other way to ask what became of it, before it
+// passes it on: no reply can be faster.
 func (l *cutLine) watch(server, client net.Conn) {
 	buffer := make([]byte, 64<<10)
 	changes := false // the text of a statement is sent once per connection; other transactions commit, too
@@ -114,7 +119,7 @@ func (l *cutLine) watch(server, client net.Conn) {
 		changes = changes || bytes.Contains(buffer[:n], []byte("INSERT INTO flash_sale_audit"))
 		lost := changes && bytes.Contains(buffer[:n], []byte("commit\x00")) && l.lose()
 		if lost {
-			_ = client.Close()
+			l.breakAll(server)
 		}
 		if _, err := server.Write(buffer[:n]); err != nil {
 			return
@@ -123,7 +128,6 @@ func (l *cutLine) watch(server, client net.Conn) {
 			// The server has read it when it ends the connection, which it does behind the COMMIT when nothing more can come.
 			_ = server.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, server)
-			l.breakAll()
 			return
 		}
 	}
