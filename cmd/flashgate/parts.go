@@ -63,7 +63,6 @@ type parts struct {
 	stock    *shard.Stock
 	producer *broker.Producer
 	admin    *broker.Admin
-	wasReady atomic.Bool
 
 	reached    atomic.Pointer[shard.Stock] // the stock, for readiness; nil before there is a connection
 	redisFault atomic.Pointer[error]       // why there is none yet
@@ -105,7 +104,8 @@ func openParts(ctx context.Context, cfg partsConfig, logger *slog.Logger, regist
 		return nil, err
 	}
 	ready.Add("redis", p.redisReady)
-	ready.Add(memoryCheck, p.memoryReady)
+	// For operators only: shards with room go on selling, and so do those that are full when somebody cancels.
+	ready.AddAdvice("redis memory", p.memoryReady)
 	if err = p.connectRedis(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -181,9 +181,6 @@ func (p *parts) redisReady(ctx context.Context) error {
 	return errors.New("not asked yet")
 }
 
-// memoryCheck is told to operators only: shards with room go on selling, and so do those that are full when somebody cancels.
-const memoryCheck = "redis memory"
-
 // memoryReady says which servers of Redis are full. Whether they answer is another check's to say.
 func (p *parts) memoryReady(ctx context.Context) error {
 	if stock := p.reached.Load(); stock != nil {
@@ -213,14 +210,10 @@ func (p *parts) topicsReady(ctx context.Context) error {
 // canSell reports whether shoppers should be sent to this process. Once everything was there, units are sold without PostgreSQL, and without Kafka up
 // to the outbox limit; and what is away from one gateway is away from all, so that a balancer which believed it would shut the sale.
 func (p *parts) canSell(ctx context.Context) bool {
-	if p.wasReady.Load() || p.ready.WasReady() { // operators may have been told before any shopper asked
-		return p.ready.Ready(ctx, memoryCheck, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
+	if p.ready.WasReady() { // whoever asked: operators may have been told before any shopper
+		return p.ready.Ready(ctx, "postgresql", "schema", "kafka", "topics", "catalogue", "consumer")
 	}
-	if !p.ready.Ready(ctx, memoryCheck) {
-		return false
-	}
-	p.wasReady.Store(true)
-	return true
+	return p.ready.Ready(ctx)
 }
 
 // noticeReady finds out when everything is there for the first time, and then waits for the end: what canSell answers later must not hang on whether

@@ -52,12 +52,13 @@ type Readiness struct {
 	mu       sync.Mutex
 	checks   []*check // in the order in which they were added
 	draining bool
-	was      bool // nothing was missing, at least once
+	was      bool // WasReady
 }
 
 type check struct {
-	name  string
-	probe func(context.Context) error
+	name   string
+	probe  func(context.Context) error
+	advice bool // AddAdvice
 
 	// Guarded by Readiness.mu.
 	last    *call // the newest; nil before the first
@@ -89,9 +90,18 @@ func NewReadiness(cfg ReadinessConfig) *Readiness {
 // Add adds a check. probe returns nil, or what is missing; it gets a context that ends with the timeout and is not called again before it has
 // returned. A check that is added later counts for whoever asks from then on.
 func (r *Readiness) Add(name string, probe func(context.Context) error) {
+	r.add(&check{name: name, probe: probe})
+}
+
+// AddAdvice adds a check like Add does, that Missing tells and Ready does not wait for: somebody should see to it, and the role can do its work.
+func (r *Readiness) AddAdvice(name string, probe func(context.Context) error) {
+	r.add(&check{name: name, probe: probe, advice: true})
+}
+
+func (r *Readiness) add(c *check) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.checks = append(r.checks, &check{name: name, probe: probe})
+	r.checks = append(r.checks, c)
 }
 
 // Drain makes the role not ready for the rest of its life, so that nobody sends it more work while it stops.
@@ -104,11 +114,12 @@ func (r *Readiness) Drain() {
 // Missing returns the checks that fail, in the order in which they were added; none means ready. All checks run at once, so it takes no longer
 // than the timeout of one. It returns early, as not ready, when ctx ends.
 func (r *Readiness) Missing(ctx context.Context) []Missing {
-	checks, calls := r.ask(nil)
+	checks, calls := r.ask(func(*check) bool { return true })
 	if checks == nil {
 		return []Missing{{Check: "shutdown", Reason: "the process is stopping"}}
 	}
 	var missing []Missing
+	ready := true
 	for i, c := range calls {
 		select {
 		case <-c.answered:
@@ -117,17 +128,22 @@ func (r *Readiness) Missing(ctx context.Context) []Missing {
 		}
 		if c.err != nil {
 			missing = append(missing, Missing{Check: checks[i].name, Reason: oneLine(c.err.Error())})
+			ready = ready && checks[i].advice
 		}
 	}
-	if len(missing) == 0 {
-		r.mu.Lock()
-		r.was = true
-		r.mu.Unlock()
+	if ready {
+		r.noteReady()
 	}
 	return missing
 }
 
-// WasReady reports whether Missing has ever found nothing missing, whoever asked.
+func (r *Readiness) noteReady() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.was = true
+}
+
+// WasReady reports whether somebody has ever found that nothing was missing but advice: by Missing, or by Ready without a check left out.
 func (r *Readiness) WasReady() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +154,7 @@ func (r *Readiness) WasReady() bool {
 // older than an answer stays fresh, however long ago the last one asked; it takes no longer than the timeout of a check, and is no when ctx ends
 // before. However many ask, each check runs once in that time.
 func (r *Readiness) Ready(ctx context.Context, without ...string) bool {
-	checks, calls := r.ask(without)
+	checks, calls := r.ask(func(c *check) bool { return !c.advice && !slices.Contains(without, c.name) })
 	if checks == nil {
 		return false
 	}
@@ -152,12 +168,15 @@ func (r *Readiness) Ready(ctx context.Context, without ...string) bool {
 			return false
 		}
 	}
+	if len(without) == 0 {
+		r.noteReady()
+	}
 	return true
 }
 
 // ask returns the checks that count and for each of them the call whose answer counts now, which is begun where there is none. While draining the
 // checks are nil.
-func (r *Readiness) ask(without []string) ([]*check, []*call) {
+func (r *Readiness) ask(counts func(*check) bool) ([]*check, []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
@@ -165,7 +184,7 @@ func (r *Readiness) ask(without []string) ([]*check, []*call) {
 	}
 	checks, calls := make([]*check, 0, len(r.checks)), make([]*call, 0, len(r.checks))
 	for _, c := range r.checks {
-		if !slices.Contains(without, c.name) {
+		if counts(c) {
 			checks, calls = append(checks, c), append(calls, r.current(c))
 		}
 	}
@@ -239,24 +258,20 @@ func (r *Readiness) note(c *check, err error) {
 // oneLine keeps the reasons of drivers, which may be long and have several lines, readable.
 func oneLine(text string) string {
 	const most = 300
-	var line strings.Builder
+	line := ""
 	for part := range strings.Lines(text) {
 		part = strings.Join(strings.Fields(part), " ")
-		if part == "" {
-			continue
-		}
-		switch before := line.String(); {
-		case before == "":
-		case strings.HasSuffix(before, ":"):
-			line.WriteString(" ")
+		switch {
+		case line == "" || part == "":
+			line += part
+		case strings.HasSuffix(line, ":"):
+			line += " " + part
 		default:
-			line.WriteString("; ") // errors that were joined, one a line
+			line += "; " + part // errors that were joined, one a line
 		}
-		line.WriteString(part)
 	}
-	text = line.String()
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
+	if len(line) > most {
+		return strings.ToValidUTF8(line[:most], "") + "…"
 	}
-	return text
+	return line
 }

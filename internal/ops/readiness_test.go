@@ -204,6 +204,30 @@ func TestReadyDoesNotWaitForWhatIsNotNeeded(t *testing.T) {
 	})
 }
 
+// TestWhatIsAdvice has a check that operators are told of, and that nobody has to wait for.
+func TestWhatIsAdvice(t *testing.T) {
+	away, full := errors.New("away"), errors.New("full")
+	for _, c := range []struct {
+		name      string
+		redis     error
+		look      func(*ops.Readiness) bool
+		says, was bool
+	}{
+		{"all is there but what was advised", nil, func(r *ops.Readiness) bool { return r.Ready(t.Context()) }, true, true},
+		{"the same, told to operators", nil, func(r *ops.Readiness) bool { return len(r.Missing(t.Context())) == 1 }, true, true},
+		{"one check was left out", nil, func(r *ops.Readiness) bool { return r.Ready(t.Context(), "redis") }, true, false},
+		{"Redis is away", away, func(r *ops.Readiness) bool { return r.Ready(t.Context()) }, false, false},
+		{"the same, told to operators", away, func(r *ops.Readiness) bool { return len(r.Missing(t.Context())) == 2 }, true, false},
+	} {
+		r := ops.NewReadiness(ops.ReadinessConfig{Fresh: -1})
+		r.Add("redis", func(context.Context) error { return c.redis })
+		r.AddAdvice("redis memory", func(context.Context) error { return full })
+		if says := c.look(r); says != c.says || r.WasReady() != c.was {
+			t.Errorf("%s: says %v, was ready %v; want %v and %v", c.name, says, r.WasReady(), c.says, c.was)
+		}
+	}
+}
+
 // TestACheckThatIsAddedLate begins a second reading while the first one runs: the second must not take the first one's calls for hanging ones.
 func TestACheckThatIsAddedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
